@@ -1,0 +1,1 @@
+"""Benchmarks: stock dask, dask_rewrite and dask-array side by side in one run."""
