@@ -1,6 +1,6 @@
 """Set up an environment in this clone and do the project's jobs in it. Needs Python 3.11 or newer, and pip.
 
-    python dev.py demo      what the optimizer is worth: stock dask beside it, on a local cluster, with real files
+    python dev.py demo      what the optimizer is worth, beside stock dask, on a local cluster with real files
     python dev.py test      the tests; further words go to pytest: `python dev.py test -k bisect`
     python dev.py lint      ruff and mypy
     python dev.py doctest   the examples in docstrings
@@ -100,12 +100,14 @@ class Environment:
 
 def works(python: str, version: str | None) -> bool:
     """Whether `python` runs, and is of the version asked for (by default, this one's)."""
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    code = "import sys; print(*sys.version_info[:2], sep='.')"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0 and done.stdout.strip() == (version or "%d.%d" % sys.version_info[:2])
+    return done.returncode == 0 and done.stdout.strip() == (
+        version or f"{sys.version_info[0]}.{sys.version_info[1]}"
+    )
 
 
 def find_python(version: str) -> str:
@@ -146,17 +148,21 @@ def demo(rest: list[str]) -> list[Command]:
     return [[python, "examples/demo.py", *rest]]
 
 
-def test(rest: list[str], environment: Environment = MAIN) -> list[Command]:
+def tests_in(environment: Environment, rest: list[str]) -> list[Command]:
     python = str(environment.ensure("test"))
-    return [[python, *PYTEST, *PARALLEL, "tests", *rest]]
+    return [[python, *PYTEST, *PARALLEL, *rest]]
+
+
+def test(rest: list[str]) -> list[Command]:
+    return tests_in(MAIN, rest)
 
 
 def oldest(rest: list[str]) -> list[Command]:
-    return test(rest, OLDEST)
+    return tests_in(OLDEST, rest)
 
 
 def python313(rest: list[str]) -> list[Command]:
-    return test(rest, PYTHON313)
+    return tests_in(PYTHON313, rest)
 
 
 def lint(rest: list[str]) -> list[Command]:

@@ -1,7 +1,7 @@
 """Run dask's own array, bag and delayed tests, from the installed package, with the optimizer switched on.
 
-A test that fails is run again on stock dask: failing there too, it is not counted. Every other failure must stand
-in expected.toml with its reason, and every entry of expected.toml must fail.
+A test that fails is run again on stock dask: failing there too, it is not counted. Every other failure must
+stand in expected.toml with its reason, and every entry of expected.toml must fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome:
 
 
 def run(name: str, *, only: set[str] | None = None, stock: bool = False) -> Outcome:
-    """Run the suites, or `only` some of their tests, in a folder of their own: dask's tests leave files there."""
+    """Run the suites, or `only` some of their tests, in a new folder: dask's tests leave files there."""
     print(f"== {name}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         result = Path(temporary, "result.json")
