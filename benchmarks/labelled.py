@@ -18,11 +18,12 @@ def _field(da: ModuleType, times: int, side: int, chunk: int) -> Any:
     return xr.DataArray(base, dims=("time", "y", "x"), coords=coords, name="field")
 
 
-@workload(8, 4800, 19200)
+@workload(40, 4800, 19200)
 def xarray_window(da: ModuleType, n: int) -> Any:
-    """A window of 4 of the n chunks of a labelled array."""
+    """The change from one hour to the next in a labelled array of n chunks, for one day and place."""
     field = _field(da, n // 4, 8, 4)
-    return (field * 2 + 1).isel(time=slice(10, 11) if n > 40 else slice(0, 1))
+    change = field - field.shift(time=1)
+    return (change * 2 + 1).isel(time=slice(3, 6), y=slice(0, 4), x=slice(0, 4))
 
 
 @workload(2, 16, 40)
