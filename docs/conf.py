@@ -19,8 +19,6 @@ release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "_generated"]
 myst_heading_anchors = 3
-# the pages of design notes and tools are listed by pattern
-suppress_warnings = ["toc.empty_glob"]
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
