@@ -16,8 +16,8 @@ from dask.typing import Key
 from dask.utils import funcname, key_split
 
 from dask_rewrite.findings import Payload, PreflightReport, Problem, Shape
-from dask_rewrite.pickling import by_reference, culprit, parts, pickled_size
-from dask_rewrite.verify import check_depth, nesting
+from dask_rewrite.pickling import Culprit, by_reference, culprit, parts, pickled_size
+from dask_rewrite.verify import NESTING_LIMIT, check_depth, nesting
 
 __all__ = ["PreflightReport", "preflight"]
 
@@ -134,7 +134,7 @@ class _Survey:
                 last.tasks += 1
                 continue
             traced += 1
-            found = culprit(task)
+            found = _too_deep(task) or culprit(task)
             if found is None:
                 continue
             name = _function(task)
@@ -171,16 +171,21 @@ def _layers(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, An
             raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
     graphs = [collection.__dask_graph__() for collection in collections]
     keys = {key for collection in collections for key in flatten(collection.__dask_keys__())}
+    layers: dict[str, dict[Key, Any]] = {}
     if all(isinstance(graph, HighLevelGraph) for graph in graphs):
-        needed = HighLevelGraph.merge(*graphs).cull(keys)
-        layers = {name: dict(layer) for name, layer in needed.layers.items()}
+        whole = HighLevelGraph.merge(*graphs)
+        for name, layer in whole.cull(keys).layers.items():
+            # Dask marks the names of culled layers; the user knows them without.
+            layers[name if name in whole.layers else name.rpartition("-")[0]] = dict(layer)
     else:
-        layers = {}
         for key, task in HighLevelGraph.merge(*graphs).items():
             layers.setdefault(key_split(key), {})[key] = task
     known = {key for layer in layers.values() for key in layer}
-    for name, layer in layers.items():
-        yield name, {key: _node(key, task, known) for key, task in layer.items()}
+    nodes = {key: _node(key, task, known) for layer in layers.values() for key, task in layer.items()}
+    needed = _reachable(nodes, keys)
+    for name, members in layers.items():
+        if tasks := {key: nodes[key] for key in members if key in needed}:
+            yield name, tasks
     for i, collection in enumerate(collections):
         function, extra = collection.__dask_postcompute__()
         key = ("finalize", i)
@@ -192,6 +197,22 @@ def _node(key: Key, task: Any, known: set[Key]) -> Any:
         return convert_legacy_task(key, task, known)
     except RecursionError:
         return task
+
+
+def _reachable(nodes: Mapping[Key, Any], keys: set[Key]) -> set[Key]:
+    """Culling, as dask does it, leaves tasks that nobody needs."""
+    from dask.core import keys_in_tasks
+
+    needed: set[Key] = set()
+    stack = [key for key in keys if key in nodes]
+    while stack:
+        key = stack.pop()
+        if key not in needed:
+            needed.add(key)
+            node = nodes[key]
+            found = node.dependencies if isinstance(node, GraphNode) else keys_in_tasks(nodes, [node])
+            stack += [dependency for dependency in found if dependency in nodes]
+    return needed
 
 
 def _payloads(task: Any) -> Iterator[tuple[str, Any]]:
@@ -230,6 +251,17 @@ def _weight(value: Any) -> int | None:
         return pickled_size(value)
     except Exception:
         return None
+
+
+def _too_deep(task: Any) -> Culprit | None:
+    if check_depth(task, NESTING_LIMIT):
+        return None
+    try:
+        pickled_size(task)
+    except Exception as error:
+        if isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError):
+            return Culprit((), type(task).__name__, f"nested {nesting(task):,} deep: more than pickle stands")
+    return None
 
 
 def _pickles(value: Any) -> bool:
