@@ -6,6 +6,7 @@
     python dev.py doctest   the examples in docstrings
     python dev.py docs      the documentation, in docs/_build/html
     python dev.py examples  every script in examples/
+    python dev.py package   the installed package alone, without any of the optional packages
     python dev.py bench     the benchmarks
     python dev.py suites    dask's own array, bag and delayed tests, with the optimizer switched on
     python dev.py oldest    the tests on the oldest supported dask
@@ -76,7 +77,7 @@ class Environment:
             self.create()
         names = ",".join(sorted(wanted))
         say(f"installing dask-rewrite[{names}] into {self.folder} (the first time takes a few minutes)")
-        target = ["install", "-e", f".[{names}]", "-c", self.constraints]
+        target = ["install", "-e", f".[{names}]" if names else ".", "-c", self.constraints]
         subprocess.run([*self.pip(), *target], cwd=ROOT, check=True)
         stamp.write_text(json.dumps({"digest": digest, "extras": sorted(wanted)}))
         return self.executable
@@ -133,6 +134,7 @@ def find_python(version: str) -> str:
 MAIN = Environment(".venv", ".ci/tested.txt")
 OLDEST = Environment(".venvs/oldest", ".ci/oldest.txt", "3.11")
 PYTHON313 = Environment(".venvs/python3.13", ".ci/tested.txt", "3.13")
+MINIMAL = Environment(".venvs/minimal", ".ci/tested.txt")
 
 # ------------------------------------------------------------------------ jobs
 
@@ -190,6 +192,15 @@ def examples(rest: list[str]) -> list[Command]:
     return [[python, str(script.relative_to(ROOT)), *rest] for script in scripts]
 
 
+def package(rest: list[str]) -> list[Command]:
+    python = str(MINIMAL.ensure(""))
+    return [
+        [*MINIMAL.pip(), "install", "-q", "--force-reinstall", "--no-deps", "."],
+        [python, "-W", "error", ".ci/minimal.py"],
+        [python, "-m", "dask", "rewrite", "passes"],
+    ]
+
+
 def bench(rest: list[str]) -> list[Command]:
     python = str(MAIN.ensure("bench"))
     return [[python, "-m", "benchmarks", *rest]]
@@ -203,7 +214,7 @@ def suites(rest: list[str]) -> list[Command]:
 JOBS = {
     job.__name__: job for job in (demo, test, lint, doctest, docs, examples, bench, suites, oldest, python313)
 }
-CI = ("lint", "docs", "doctest", "test", "examples", "oldest", "python313", "suites")
+CI = ("lint", "docs", "package", "doctest", "test", "examples", "oldest", "python313", "suites")
 PART_MINUTES = 15
 
 # -------------------------------------------------------------------------- ci
