@@ -1,4 +1,4 @@
-"""The package as pip installs it, with nothing but its own requirements: it works, and its files are there."""
+"""The package as pip installs it, with nothing but its own requirements: it works, its files are there."""
 
 import importlib.resources
 import importlib.util
