@@ -1,0 +1,206 @@
+"""The cases of the demonstration: computations as users write them, on real files.
+
+A case is a function that gets the folder with the files and returns one collection, or several
+that are computed together. Its docstring's first line is its title. A new pass adds its case here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import h5py
+import numpy as np
+import xarray as xr
+import zarr
+from dask.delayed import delayed
+
+Answer = Any
+SIDE = 2000
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is computed, and what comes out where that is known beforehand."""
+
+    name: str
+    title: str
+    build: Callable[[Path], Any]
+    expected: Callable[[Path], Answer] | None
+    loose: bool
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(expected: Callable[[Path], Answer] | None = None, loose: bool = False) -> Callable[[Any], Any]:
+    """Register a case; ``loose`` where floating point sums may be grouped differently."""
+
+    def register(build: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        title = (build.__doc__ or "").strip().splitlines()[0]
+        CASES[build.__name__] = Case(build.__name__, title, build, expected, loose)
+        return build
+
+    return register
+
+
+def values() -> np.ndarray[Any, Any]:
+    """What both files hold."""
+    return np.arange(float(SIDE * SIDE)).reshape(SIDE, SIDE) % 1009
+
+
+def make_files(folder: Path) -> None:
+    """An HDF5 file and a Zarr store of 2000 x 2000 numbers in chunks of 250 x 250."""
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("x", data=values(), chunks=(250, 250))
+    store = zarr.create_array(str(folder / "x.zarr"), shape=(SIDE, SIDE), chunks=(250, 250), dtype="f8")
+    store[:] = values()
+
+
+def hdf5(folder: Path) -> Any:
+    return da.from_array(h5py.File(folder / "x.h5", "r")["x"], chunks=(250, 250))
+
+
+@case()
+def hdf5_columns(folder: Path) -> Any:
+    """HDF5: centre and scale every column"""
+    x = hdf5(folder)
+    return (x - x.mean(axis=0)) / (x.std(axis=0) + 1)
+
+
+@case()
+def hdf5_part(folder: Path) -> Any:
+    """HDF5: a part of a part of the file"""
+    return (hdf5(folder)[100:1900][:, ::10] * 2 + 1)[:50]
+
+
+@case(loose=True)
+def hdf5_gram(folder: Path) -> Any:
+    """HDF5: tensordot of the file with itself"""
+    x = hdf5(folder)
+    return da.tensordot(x, x, axes=((1,), (1,)))
+
+
+@case()
+def zarr_transpose(folder: Path) -> Any:
+    """Zarr: x + x.T, seen through a window"""
+    x = da.from_zarr(str(folder / "x.zarr"))
+    return (x + x.T)[300:700, 300:700]
+
+
+@case(expected=lambda folder: values() * 2 + 1)
+def zarr_to_zarr(folder: Path) -> Any:
+    """Zarr to Zarr: x * 2 + 1"""
+    x = da.from_zarr(str(folder / "x.zarr"))
+    target = zarr.create_array(
+        str(folder / "y.zarr"), shape=x.shape, chunks=(250, 250), dtype="f8", overwrite=True
+    )
+    return da.store(x * 2 + 1, target, lock=False, compute=False)
+
+
+@case(expected=lambda folder: np.full((20, 20), 4.0))
+def one_tile(folder: Path) -> Any:
+    """one tile of a mosaic of 250 x 250 blocks"""
+    x = da.ones((5000, 5000), chunks=20)
+    return (x + x.T + x[::-1] + x[:, ::-1])[:20, :20]
+
+
+@case(expected=lambda folder: np.full((3, 4, 4), 3.0))
+def window(folder: Path) -> Any:
+    """xarray: a window of an array of 19,200 chunks"""
+    hours = da.arange(4800.0, chunks=1)[:, None, None] + da.zeros((1, 8, 8), chunks=(1, 4, 4))
+    field = xr.DataArray(hours, dims=("time", "y", "x"), coords={"time": np.arange(4800)})
+    change = field - field.shift(time=1)
+    return (change * 2 + 1).isel(time=slice(10, 13), y=slice(0, 4), x=slice(0, 4))
+
+
+def _leapfrog(steps: int) -> tuple[Any, Any]:
+    a, p = da.linspace(0, 1, 4, chunks=1), np.linspace(0, 1, 4)
+    b, q = a + 1, p + 1
+    for _ in range(steps):
+        a, b = b, (a + b) * 0.5
+        p, q = q, (p + q) * 0.5
+    return b, q
+
+
+@case(expected=lambda folder: _leapfrog(220)[1])
+def leapfrog_220(folder: Path) -> Any:
+    """a, b = b, (a + b) / 2, 220 steps"""
+    return _leapfrog(220)[0]
+
+
+@case(expected=lambda folder: _leapfrog(5000)[1])
+def leapfrog_5000(folder: Path) -> Any:
+    """a, b = b, (a + b) / 2, 5000 steps"""
+    return _leapfrog(5000)[0]
+
+
+def _half(x: Any) -> Any:
+    return x * 0.5 + 1
+
+
+def _loop(turns: int) -> tuple[Any, Any]:
+    x, y = da.from_array(np.arange(10.0), chunks=10), np.arange(10.0)
+    for _ in range(turns):
+        x, y = da.from_delayed(delayed(_half)(x), shape=(10,), dtype=float), _half(y)
+    return x, y
+
+
+@case(expected=lambda folder: _loop(150)[1])
+def delayed_150(folder: Path) -> Any:
+    """array to delayed and back, 150 turns"""
+    return _loop(150)[0]
+
+
+@case(expected=lambda folder: _loop(1000)[1])
+def delayed_1000(folder: Path) -> Any:
+    """array to delayed and back, 1000 turns"""
+    return _loop(1000)[0]
+
+
+@case(expected=lambda folder: np.arange(4000) * 2001)
+def adds(folder: Path) -> Any:
+    """total = total + x, 2000 steps"""
+    x = da.arange(4000, chunks=1000)
+    total = x
+    for _ in range(2000):
+        total = total + x
+    return total
+
+
+@case(expected=lambda folder: np.float64(2 * 1600))
+def many_blocks(folder: Path) -> Any:
+    """(x + 1).sum() over 40 x 40 blocks"""
+    return (da.ones((40, 40), chunks=1) + 1).sum()
+
+
+def _flaky(block: Any, folder: str, block_info: Any = None) -> Any:
+    """Fail at the first try for each block; a file remembers, whichever worker tries."""
+    where = "-".join(map(str, block_info[None]["chunk-location"]))
+    mark = Path(folder) / f"tried-{where}"
+    if not mark.exists():
+        mark.touch()
+        raise OSError("not there yet")
+    return block + 1
+
+
+@case(expected=lambda folder: np.full((8, 8), 3.0))
+def retries(folder: Path) -> Any:
+    """annotate(retries=1), each block fails once"""
+    for mark in folder.glob("tried-*"):
+        mark.unlink()
+    x = da.ones((8, 8), chunks=4)
+    with dask.annotate(retries=1):
+        y = x.map_blocks(_flaky, folder=str(folder), dtype=float, meta=np.empty((0, 0)))
+    return y + 1
+
+
+@case(expected=lambda folder: (np.arange(40), 5, np.arange(40) + 1))
+def mixed_order(folder: Path) -> Any:
+    """dask.compute(arr, delayed(5), arr + 1)"""
+    x = da.arange(40, chunks=10)
+    return x, delayed(5), x + 1
