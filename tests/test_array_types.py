@@ -1,0 +1,258 @@
+"""Blocks of all kinds: masked, object, structured, sparse, duck arrays, unknown and empty ones."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from helpers import assert_same_as_stock, checked, distinct
+
+
+def programs(x: da.Array) -> list[da.Array]:
+    return [x + x, (x + 1) * 2 - x, x[1:], x.rechunk(tuple(max(1, n) for n in x.shape)), x.T, da.concatenate([x, x])]
+
+
+def check(*collections: da.Array) -> None:
+    for x in collections:
+        checked(x)
+        assert_same_as_stock(x)
+
+
+@pytest.mark.parametrize("mask", ["some", "all", "none"])
+def test_masked(mask: str) -> None:
+    values = np.arange(12.0).reshape(3, 4)
+    where = {"some": values % 3 == 0, "all": np.ones((3, 4), bool), "none": np.zeros((3, 4), bool)}[mask]
+    x = da.from_array(np.ma.masked_array(values, mask=where), chunks=2)
+    check(*programs(x))
+    check(x.sum(), x.mean(axis=0), da.ma.filled(x, -1), da.ma.getmaskarray(x) | (x > 3))
+
+
+def test_masked_fill_values_stay() -> None:
+    x = da.ma.masked_greater(distinct((6,), 2), 3)
+    da.ma.set_fill_value(x, 99)
+    check(x + 0, da.ma.filled(x * 2), da.concatenate([x, distinct((3,), 2)]))
+
+
+def test_a_user_function_with_unknown_meta_that_gives_masked_blocks() -> None:
+    def mask(block: np.ndarray) -> np.ndarray:
+        if not block.size:
+            raise ValueError("so that the meta cannot be inferred")
+        return np.ma.masked_equal(block, 3)
+
+    x = distinct((6,), 2).map_blocks(mask, dtype="f8")
+    check(x + 1, da.append(x, da.zeros(2, chunks=2)), x.rechunk(3), x.rechunk(3).sum())
+
+
+def test_objects() -> None:
+    values = np.array(["a", 1, None, (1, 2), 2.5, b"x"], dtype=object)
+    x = da.from_array(values, chunks=2)
+    check(x, x[1:4], x[::-1], x.rechunk(3), da.concatenate([x, x]), x.map_blocks(np.copy, dtype=object))
+    numbers = da.from_array(np.array([10**30, 2, 3, 4], dtype=object), chunks=2)
+    check(*programs(numbers), numbers.sum())
+
+
+@pytest.mark.parametrize("dtype", ["U3", "S3", "M8[D]", "m8[s]", "?", "i1", "u8", ">f8", "c16", "f2", "g"])
+def test_dtypes(dtype: str) -> None:
+    values = np.arange(8).astype(dtype) if dtype[0] not in "US" else np.array(list("abcdefgh")).astype(dtype)
+    x = da.from_array(values, chunks=3)
+    check(x[1:7], x[::-2], x.rechunk(4), da.concatenate([x, x]), da.where(x == x[0], x, x[::-1]))
+    if np.dtype(dtype).kind in "iufcb":
+        check(x + x, (x * x).sum(), x + x[0], x * 0.5)
+
+
+def test_dtypes_that_meet() -> None:
+    one = da.from_array(np.arange(6, dtype="i1"), chunks=2)
+    for dtype in ("u1", "i8", "f4", "f8", "c8", "?"):
+        other = da.from_array(np.arange(6).astype(dtype), chunks=3)
+        check(one + other, da.concatenate([one, other]), (one * other).sum(), one + np.float32(1.5))
+
+
+def test_structured() -> None:
+    values = np.zeros(6, dtype=[("a", "i4"), ("b", "f8"), ("c", "U2")])
+    values["a"], values["b"], values["c"] = np.arange(6), np.linspace(0, 1, 6), list("uvwxyz")
+    x = da.from_array(values, chunks=2)
+    check(x, x[1:5], x["b"] + x["a"], x[["a", "c"]], x.rechunk(3), x["c"], da.concatenate([x, x]))
+
+
+def test_sparse() -> None:
+    sparse = pytest.importorskip("sparse")
+    values = np.zeros((6, 6))
+    values[1, 2], values[4, 4], values[5, 0] = 1, 2, -3
+    x = da.from_array(values, chunks=2).map_blocks(sparse.COO)
+    check(x, x + x, x * 2, x[1:5], x.T, x.sum(), x.sum(axis=0), da.tensordot(x, x, axes=1), x.rechunk(3))
+    filled = da.from_array(values, chunks=2).map_blocks(lambda b: sparse.COO(b, fill_value=1))
+    check(filled, filled * 3)
+
+
+class Duck:
+    """An array class of its own, as cupy's is: no subclass of ndarray, no implicit conversion."""
+
+    __array_priority__ = 100
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    shape = property(lambda self: self.values.shape)
+    dtype = property(lambda self: self.values.dtype)
+    ndim = property(lambda self: self.values.ndim)
+    size = property(lambda self: self.values.size)
+    nbytes = property(lambda self: self.values.nbytes)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise TypeError("implicit conversion to a NumPy array is not allowed")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> Duck:
+        return Duck(np.asarray(self.values[index]))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        inputs = tuple(i.values if isinstance(i, Duck) else i for i in inputs)
+        return Duck(np.asarray(getattr(ufunc, method)(*inputs, **kwargs)))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        def strip(value: Any) -> Any:
+            if isinstance(value, Duck):
+                return value.values
+            return type(value)(map(strip, value)) if isinstance(value, (list, tuple)) else value
+
+        result = func(*map(strip, args), **{k: strip(v) for k, v in kwargs.items()})
+        return Duck(result) if isinstance(result, np.ndarray) else result
+
+    def _binary(self, op: Any, other: Any) -> Duck:
+        return Duck(np.asarray(op(self.values, other.values if isinstance(other, Duck) else other)))
+
+    def __add__(self, other: Any) -> Duck:
+        return self._binary(operator.add, other)
+
+    def __mul__(self, other: Any) -> Duck:
+        return self._binary(operator.mul, other)
+
+    def __sub__(self, other: Any) -> Duck:
+        return self._binary(operator.sub, other)
+
+    def astype(self, dtype: Any, **kwargs: Any) -> Duck:
+        return Duck(self.values.astype(dtype))
+
+    def transpose(self, axes: Any = None) -> Duck:
+        return Duck(self.values.transpose(axes))
+
+    def reshape(self, *shape: Any) -> Duck:
+        return Duck(self.values.reshape(*shape))
+
+    def sum(self, *args: Any, **kwargs: Any) -> Duck:
+        return Duck(np.asarray(self.values.sum(*args, **kwargs)))
+
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+        return isinstance(other, Duck) and self.values.tobytes() == other.values.tobytes()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _duck_concatenate() -> None:
+    from dask.array.dispatch import concatenate_lookup
+
+    @concatenate_lookup.register(Duck)
+    def _concatenate(arrays: Any, axis: int = 0) -> Duck:
+        return Duck(np.concatenate([a.values for a in arrays], axis=axis))
+
+
+def test_duck_arrays() -> None:
+    duck = Duck(np.empty((0, 0)))
+    x = distinct((4, 6), 2).map_blocks(Duck, dtype="f8", meta=duck)
+    for y in (x + x, (x * 2 - x) * x, x[1:3], x.T + 1, x.rechunk((4, 3)), da.concatenate([x, x]) * 3):
+        checked(y)
+        assert_same_as_stock(y)
+
+
+def test_duck_arrays_are_never_looked_into() -> None:
+    class Shy(Duck):
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(name)
+
+        def __reduce__(self) -> Any:
+            raise AssertionError("pickled")
+
+        def __eq__(self, other: object) -> bool:
+            if other is self:
+                return True
+            raise AssertionError("compared")
+
+        def __bool__(self) -> bool:
+            raise AssertionError("asked for its truth")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    shy = Shy(np.arange(2.0))
+    x = distinct((4,), 2).map_blocks(lambda b, other: b + other.values, other=shy, dtype="f8", meta=np.empty(0))
+    y = (x * 2).rechunk(4)
+    checked(y)
+
+
+@pytest.mark.parametrize("build", [lambda x: x[x > 4], lambda x: x[x % 3 == 0] * 2, lambda x: x[x < 0] + 1])
+def test_unknown_chunks(build: Any) -> None:
+    x = build(distinct((10,), 3))
+    check(x, x + x, x.sum(), da.concatenate([x, x]), x.map_blocks(lambda b: b[:1], dtype="f8"))
+
+
+def test_unknown_chunks_that_become_known() -> None:
+    x = distinct((10,), 3)
+    y = x[x > 4].compute_chunk_sizes()
+    check(y + 1, y.rechunk(2), y[1:3])
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    x = da.from_array(np.empty(shape), chunks=tuple(max(1, n) for n in shape))
+    check(x, x + 1, x.T, x.sum(), da.concatenate([x, x]), (x * 2)[:0])
+    check(distinct((4, 3), 2)[:0] + 1, distinct((4,), 2)[2:2].sum())
+
+
+def test_blocks_of_length_zero() -> None:
+    x = da.from_array(np.arange(6.0), chunks=((0, 2, 0, 4, 0),))
+    check(x + 1, x[1:5] * 2, x.sum(), x.rechunk(3), x + x[::-1].rechunk(x.chunks))
+
+
+def test_zero_dimensional() -> None:
+    x = da.from_array(np.array(5.0), chunks=())
+    check(x, x + 1, x * x - x, x[None] + distinct((4,), 2), x.reshape(1, 1), distinct((4,), 2).sum() + x)
+    check(distinct((4,), 2)[2] * 2, da.zeros((), dtype="i4") + 1)
+
+
+@pytest.mark.parametrize("value", [np.nan, -0.0, 0.0, np.inf, -np.inf, -np.nan])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_odd_numbers(value: float) -> None:
+    x = da.from_array(np.array([1.0, value, -1.0, value, 0.0, -0.0]), chunks=2)
+    check(x + 0, x * 1, x * -0.0, -x, x.sum(), x.max(), da.full((4,), value, chunks=2) + x[:4])
+    check(da.concatenate([x, da.zeros(2, chunks=2)]), da.where(x == x, x, value), x + value, x - x)
+
+
+def test_nan_payloads() -> None:
+    bits = np.array([0x7FF8000000000001, 0xFFF8000000000002, 0x7FF0000000000003], dtype="u8")
+    x = da.from_array(bits.view("f8"), chunks=1)
+    check(x, x[::-1], x.rechunk(3), da.concatenate([x, x]))
+
+
+def test_subclasses_of_ndarray() -> None:
+    x = da.from_array(np.arange(6.0).view(np.matrix), chunks=(1, 2), asarray=False)
+    check(x, x * 2, x.T)
+    y = da.from_array(np.rec.array([(1, 2.0), (3, 4.0)], dtype=[("a", "i4"), ("b", "f8")]), chunks=1, asarray=False)
+    check(y["a"] + 1)
+
+
+def test_read_only_and_strided_blocks() -> None:
+    values = np.arange(24.0).reshape(4, 6)[::2, ::-1]
+    values.flags.writeable = False
+    check(*programs(da.from_array(values, chunks=2)))
+
+
+def test_blocks_that_are_no_arrays() -> None:
+    x = distinct((4,), 2).map_blocks(lambda b: float(b.sum()), chunks=((1, 1),), dtype="f8")
+    y = x.map_blocks(lambda value: np.array([value + 1]), dtype="f8", chunks=((1, 1),))
+    check(y)

@@ -1,0 +1,234 @@
+"""Configuration, as dask's users know it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import yaml
+
+import dask_rewrite
+from dask_rewrite import pipeline
+from helpers import assert_same, distinct, switched_on, tasks_of
+
+PACKAGE = Path(dask_rewrite.__file__).parent
+PASSES = list(pipeline.PASSES)
+OPTIONAL = [name for name in PASSES if name not in ("cull", "lower")]
+DEFAULTS = yaml.safe_load((PACKAGE / "rewrite.yaml").read_text("utf-8"))["rewrite"]
+SCHEMA = yaml.safe_load((PACKAGE / "rewrite-schema.yaml").read_text("utf-8"))["properties"]["rewrite"]
+
+
+def program() -> da.Array:
+    return (distinct((4, 4), 2) + 1).T * 2
+
+
+VALUE = (np.arange(16.0).reshape(4, 4) + 1).T * 2
+
+
+def test_defaults_are_registered_with_dask() -> None:
+    assert any("rewrite" in defaults for defaults in dask.config.defaults)
+    dask.config.refresh()
+    for name, value in DEFAULTS.items():
+        assert dask.config.get(f"rewrite.{name}") == value
+
+
+def test_the_schema_describes_every_option() -> None:
+    assert set(SCHEMA["properties"]) == set(DEFAULTS)
+    for name, about in SCHEMA["properties"].items():
+        assert about.get("description"), name
+
+
+def test_the_defaults_obey_the_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(DEFAULTS, SCHEMA)
+
+
+def test_underscores_and_hyphens_are_the_same() -> None:
+    with dask.config.set({"rewrite.on_error": "raise"}):
+        assert dask.config.get("rewrite.on-error") == "raise"
+    with dask.config.set({"rewrite.lower_limit": 7}):
+        assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+
+
+def test_a_users_yaml_file(python: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("rewrite:\n  verify: off\n  disable: [fuse-chains]\n")
+    out = python(
+        """
+        import dask, dask_rewrite, dask.array as da
+        print(dask.config.get("rewrite.disable"), dask.config.get("rewrite.on-error"))
+        print(int(dask_rewrite.optimize(da.arange(6, chunks=2).sum()).compute(scheduler="sync")))
+        """,
+        DASK_CONFIG=str(tmp_path),
+    )
+    assert out.split() == ["['fuse-chains']", "warn", "15"]
+
+
+def test_the_environment(python: Any) -> None:
+    out = python(
+        """
+        import dask, dask_rewrite, dask.array as da
+        print(dask.config.get("rewrite.disable"), dask.config.get("rewrite.enabled"))
+        print(int(dask_rewrite.optimize(da.arange(6, chunks=2).sum()).compute(scheduler="sync")))
+        """,
+        DASK_REWRITE__DISABLE="['fuse-chains', 'sweep']",
+        DASK_REWRITE__VERIFY="off",
+        DASK_REWRITE__ENABLED="True",
+    )
+    assert out.split() == ["['fuse-chains',", "'sweep']", "True", "15"]
+
+
+# --------------------------------------------------------------------------------------
+# wrong values say what is wrong
+
+
+WRONG = {
+    "rewrite.verify": "sometimes",
+    "rewrite.on-error": "ignore",
+    "rewrite.annotations": "some",
+    "rewrite.passes": ["lower", "no-such-pass"],
+    "rewrite.disable": ["no-such-pass"],
+    "rewrite.options": {"no-such-pass": {"fan-in": 3}},
+    "rewrite.lower-limit": "many",
+    "rewrite.lower-seconds": "long",
+    "rewrite.bisect-limit": "x",
+    "rewrite.remarks": ["everything"],
+    "rewrite.enabled": "perhaps",
+    "rewrite.reassociate": "perhaps",
+}
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_wrong_value_names_the_option(option: str) -> None:
+    with dask.config.set({option: WRONG[option]}):
+        with pytest.raises((ValueError, TypeError), match=option.partition(".")[2]):
+            dask_rewrite.optimize(program())
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_a_wrong_value_is_an_error_also_within_compute(option: str) -> None:
+    # The user's mistake is not a failing pass: it is not swallowed.
+    with dask.config.set({option: WRONG[option], "rewrite.on-error": "warn"} | {option: WRONG[option]}):
+        with switched_on(), pytest.raises((ValueError, TypeError), match=option.partition(".")[2]):
+            program().compute()
+
+
+def test_an_unknown_pass_is_named() -> None:
+    with dask.config.set({"rewrite.disable": ["no-such-pass"]}):
+        with pytest.raises(ValueError, match="no-such-pass"):
+            dask_rewrite.optimize(program())
+
+
+def test_an_unknown_option_is_named() -> None:
+    with dask.config.set({"rewrite.no-such-option": 1}):
+        with pytest.raises(ValueError, match="no-such-option"):
+            dask_rewrite.optimize(program())
+
+
+def test_an_unknown_option_of_a_pass_is_named() -> None:
+    with dask.config.set({"rewrite.options": {"fuse-chains": {"no-such-option": 1}}}):
+        with pytest.raises((ValueError, TypeError), match="no-such-option|no_such_option"):
+            dask_rewrite.optimize(program())
+
+
+# --------------------------------------------------------------------------------------
+# passes
+
+
+def names_of_steps() -> list[str]:
+    return [step.name for step in dask_rewrite.explain(program()).steps]
+
+
+def test_the_passes_are_reported_in_order() -> None:
+    names = names_of_steps()
+    known = [name for name in names if name in PASSES]
+    assert known == sorted(known, key=PASSES.index)
+    assert "lower" in names
+
+
+def test_the_passes_of_the_foundation_are_there() -> None:
+    assert {"cull", "fuse-blockwise", "lower", "fuse-slices", "fuse-chains", "sweep"} <= set(PASSES)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_each_pass_can_be_disabled(name: str) -> None:
+    with dask.config.set({"rewrite.disable": [name]}):
+        assert name not in names_of_steps()
+        assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+
+
+@pytest.mark.parametrize("name", ["cull", "lower"])
+def test_what_cannot_be_disabled_says_so(name: str) -> None:
+    with dask.config.set({"rewrite.disable": [name]}):
+        with pytest.raises(ValueError, match=f"{name}.*cannot be disabled"):
+            dask_rewrite.optimize(program())
+
+
+def test_all_passes_disabled() -> None:
+    with dask.config.set({"rewrite.disable": OPTIONAL}):
+        assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+
+
+@pytest.mark.parametrize(
+    "passes", [[], ["lower"], ["cull", "lower"], ["lower", "sweep"], ["fuse-blockwise", "lower", "fuse-chains"]]
+)
+def test_a_list_of_passes(passes: list[str]) -> None:
+    with dask.config.set({"rewrite.passes": passes}):
+        assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+        with switched_on():
+            assert_same(program().compute(), VALUE)
+
+
+def test_a_list_of_passes_has_its_order() -> None:
+    with dask.config.set({"rewrite.passes": ["fuse-blockwise", "lower", "sweep", "fuse-chains"]}):
+        names = [name for name in names_of_steps() if name in ("sweep", "fuse-chains")]
+        assert names == ["sweep", "fuse-chains"]
+
+
+def test_options_of_passes_do_something() -> None:
+    with dask.config.set({"rewrite.options": {name: {} for name in PASSES}}):
+        assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+    parts = [distinct((4,), 2) for _ in range(12)]
+    total = sum((part * i for i, part in enumerate(parts[1:], 2)), start=parts[0] + np.pi)
+    with dask.config.set({"rewrite.options": {"fuse-blockwise": {"max-loads": 2, "max-inputs": 2}}}):
+        narrow = tasks_of(total)
+        assert_same(dask_rewrite.optimize(total).compute(), total.compute())
+    assert len(narrow) >= len(tasks_of(total))
+
+
+def test_disabled_altogether(rewrites: Any) -> None:
+    from dask.array.optimization import optimize as stock_array
+
+    with dask.config.set({"rewrite.enabled": False}):
+        with switched_on():
+            assert_same(program().compute(), VALUE)
+        y = dask_rewrite.optimize(program())
+        x = program()
+        theirs = dict(stock_array(x.__dask_graph__(), x.__dask_keys__()))
+        assert set(dict(y.__dask_graph__())) == set(theirs)
+
+
+def test_a_bisect_limit_of_nothing_is_still_right() -> None:
+    for limit in (0, 1, 2, 3, 10):
+        with dask.config.set({"rewrite.bisect-limit": limit}):
+            assert_same(dask_rewrite.optimize(program()).compute(), VALUE)
+
+
+def test_print_after_prints(capsys: Any) -> None:
+    with dask.config.set({"rewrite.print-after": ["lower"]}):
+        dask_rewrite.optimize(program())
+    out, err = capsys.readouterr()
+    assert "lower" in out + err
+
+
+def test_remarks_go_to_the_log(caplog: Any) -> None:
+    with caplog.at_level("INFO", logger="dask_rewrite"):
+        with dask.config.set({"rewrite.remarks": ["applied", "missed", "failed"]}):
+            dask_rewrite.optimize(program())
+        assert caplog.records
+        caplog.clear()
+        dask_rewrite.optimize(program())
+        assert not caplog.records

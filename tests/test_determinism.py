@@ -1,0 +1,120 @@
+"""Same graph in, same graph out: whatever the hash seed, the thread, or the process."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+
+import dask_rewrite
+from helpers import assert_same, distinct, leapfrog, leapfrog_by_hand, switched_on, tasks_of
+
+SCRIPT = '''
+import sys
+import numpy as np, dask, dask.array as da
+import dask_rewrite
+from helpers import tasks_of, functions_in
+
+dask.config.set({"rewrite.on-error": "raise", "rewrite.verify": "each", "scheduler": "sync"})
+
+
+def x(shape, chunks):
+    return da.from_array(np.arange(float(np.prod(shape))).reshape(shape), chunks=chunks, name=f"x{shape}-{chunks}")
+
+
+def add(a, b):
+    return a + b
+
+
+def programs():
+    y = x((6, 8), 2)
+    yield "standardized", (y - y.mean(0)) / y.std(0)
+    yield "tensordot", da.tensordot(y, y, axes=((1,), (1,)))
+    yield "rechunk", y.rechunk(3).rechunk((1, 8))
+    yield "roll", da.roll(y, 3, axis=1) + y[::-1]
+    yield "overlap", y.map_overlap(np.negative, depth=1, boundary="reflect", dtype="f8", meta=np.empty((0, 0)))
+    a, b = y, y + 1
+    for _ in range(40):
+        a, b = b, (a + b) * 0.5
+    yield "leapfrog", b
+    yield "lu", da.linalg.lu(x((4, 4), 2) + da.eye(4, chunks=2) * 20)[1]
+    total = y
+    for i in range(40):
+        total = total + x((6, 8), 2) * i
+    yield "sum", total
+    yield "several", [y + 1, (y + 1).sum(), y.T]
+    d = [dask.delayed(add, pure=True)(i, i) for i in range(5)]
+    yield "delayed", dask.delayed(add, pure=True)(d[0], d[1])
+
+
+for name, program in programs():
+    found = tasks_of(*program) if isinstance(program, list) else tasks_of(program)
+    for key, task in found.items():
+        functions = [getattr(f, "__qualname__", type(f).__name__) for f in functions_in(task)]
+        print(name, repr(key), sorted(map(repr, task.dependencies)), functions)
+'''
+
+
+def test_under_three_hash_seeds(python: Any) -> None:
+    outputs = [python(SCRIPT, PYTHONHASHSEED=seed) for seed in ("0", "1", "12345")]
+    reference = outputs[0].splitlines()
+    assert len(reference) > 100
+    for other in outputs[1:]:
+        assert other.splitlines() == reference
+
+
+def digest(tasks: Any) -> str:
+    lines = [f"{key!r} {sorted(map(repr, task.dependencies))} {task!r}" for key, task in tasks.items()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def programs() -> list[da.Array]:
+    x = distinct((6, 8), 2)
+    return [
+        (x - x.mean(0)) / x.std(0),
+        da.tensordot(x, x, axes=((1,), (1,))),
+        da.roll(x, 3, axis=1) + x[::-1],
+        leapfrog(60),
+        x[::-1].rechunk(3).cumsum(axis=0),
+    ]
+
+
+def test_twice_in_one_process() -> None:
+    for x in programs():
+        assert list(tasks_of(x)) == list(tasks_of(x))
+        assert cloudpickle.dumps(list(tasks_of(x))) == cloudpickle.dumps(list(tasks_of(x)))
+
+
+def test_in_threads() -> None:
+    found = programs()
+    expected = [list(tasks_of(x)) for x in found]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            assert [list(keys) for keys in pool.map(tasks_of, found)] == expected
+
+
+def test_computing_in_threads_of_the_user() -> None:
+    expected = leapfrog_by_hand(200)
+    with switched_on(), ThreadPoolExecutor(4) as pool:
+        for result in pool.map(lambda _: leapfrog(200).compute(scheduler="sync"), range(12)):
+            assert_same(result, expected)
+
+
+def test_two_impure_tasks_stay_two() -> None:
+    def draw() -> float:
+        return float(np.random.default_rng().random())
+
+    one, other = dask.delayed(draw)(), dask.delayed(draw)()
+    a, b = dask.compute(*dask_rewrite.optimize(one, other))
+    assert a != b
+
+
+def test_the_order_of_outputs_does_not_change_the_tasks() -> None:
+    x = distinct((6, 8), 2)
+    a, b = x + 1, (x + 1).sum()
+    assert set(tasks_of(a, b)) == set(tasks_of(b, a))

@@ -1,0 +1,544 @@
+"""Fusion: bounded in nesting and fan-in, never a load twice, and all of it standard functions."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import Counter
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Task, TaskRef, _execute_subgraph
+from dask.local import get_sync
+from dask.threaded import get as get_threaded
+
+import dask_rewrite
+from helpers import (
+    MAX_NESTING,
+    Source,
+    add_one,
+    assert_same,
+    assert_same_as_stock,
+    checked,
+    counted,
+    distinct,
+    fan_in,
+    functions_in,
+    keys_of,
+    leapfrog,
+    leapfrog_by_hand,
+    nesting,
+    rewrite_graph,
+    running_total,
+    stock_tasks_of,
+    tasks_of,
+    there_and_back,
+)
+
+#: How many other blocks a task fused from arrays may wait for (dask's own reductions take 4 to 16).
+MAX_FAN_IN = 40
+
+
+class Calls:
+    """A block function that counts its runs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        with self.lock:
+            self.count += 1
+        return block + 1
+
+    def __dask_tokenize__(self) -> object:
+        return id(self)
+
+
+# --------------------------------------------------------------------------------------
+# what is fused, and into what
+
+
+def test_a_tower_is_one_task_per_block() -> None:
+    x = distinct((8,), 2)
+    for i in range(10):
+        x = x * 2 + i
+    assert len(checked(x)) <= 5  # 4 blocks, and the array that they are cut from
+    assert_same_as_stock(x)
+
+
+def test_the_form_of_stock_is_not_used() -> None:
+    for x in (
+        distinct((8,), 2) * 2 + 1,
+        leapfrog(30),
+        running_total(30),
+        (lambda y: (y - y.mean(0)) / y.std(0))(distinct((6, 4), 2)),
+    ):
+        for task in checked(x).values():
+            assert _execute_subgraph not in set(functions_in(task))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 8, 31, 32, 33, 64, 200])
+def test_nesting_is_bounded_at_any_depth(depth: int) -> None:
+    x = distinct((4,), 2)
+    for _ in range(depth):
+        x = np.sin(x) + 1
+    tasks = checked(x)
+    assert max(map(nesting, tasks.values())) <= MAX_NESTING
+    assert len(tasks) <= 3 + 2 * (2 * depth // 32 + 1)
+    assert_same_as_stock(x)
+
+
+def test_bytes_do_not_grow_with_depth_times_blocks() -> None:
+    def size(depth: int) -> int:
+        x = da.ones((400,), chunks=1)
+        for i in range(depth):
+            x = np.sin(x) + i
+        return len(pickle.dumps(tasks_of(x)))
+
+    assert size(24) < 1.5 * size(4)
+
+
+def test_only_functions_of_others() -> None:
+    for x in (leapfrog(50), running_total(50), (distinct((6, 6), 2) + 1).sum(axis=0), there_and_back(60)):
+        sent = cloudpickle.dumps(tasks_of(x))
+        assert b"dask_rewrite" not in sent
+
+
+def test_outputs_are_never_fused_away() -> None:
+    x = distinct((4,), 2) + 1
+    y = x * 2
+    z = y - 3
+    tasks = checked(x, y, z)
+    assert set(keys_of(x, y, z)) <= set(tasks)
+    assert_same_as_stock(x, y, z)
+
+
+def test_linear_chains_of_materialized_tasks() -> None:
+    dsk: dict[Any, Any] = {"a": Task("a", int, 1)}
+    for i in range(9):
+        dsk[f"b{i}"] = Task(f"b{i}", add_one, TaskRef(f"b{i - 1}" if i else "a"))
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+    graph = HighLevelGraph({"l": MaterializedLayer(dsk)}, {"l": set()})
+    x = da.Array.__dask_optimize__
+    assert callable(x)
+    assert get_sync(rewrite_graph(graph, ["b8"]), "b8") == 10
+
+
+def test_a_value_used_twice_is_computed_once() -> None:
+    calls = Calls()
+    x = distinct((6,), 2)
+    y = x.map_blocks(calls, dtype="f8")
+    calls.count = 0
+    z = y * y + y
+    assert_same(dask_rewrite.optimize(z).compute(), (np.arange(6.0) + 1) ** 2 + np.arange(6.0) + 1)
+    assert calls.count == 3
+
+
+def test_a_shared_value_in_a_tower_of_diamonds_is_computed_once() -> None:
+    calls = Calls()
+    x = distinct((20,), 2)
+    levels = 12
+    for _ in range(levels):
+        x = x.map_blocks(calls, dtype="f8", meta=np.empty(0))
+        x = (x + 1) * (x - 1) * 0.1
+    tasks = checked(x)
+    assert len(tasks) <= 2 * 10 + 1
+    calls.count = 0
+    result = dask_rewrite.optimize(x).compute()
+    assert calls.count == levels * 10
+    assert_same(result, dask_rewrite.optimize(x).compute(scheduler="threads"))
+
+
+def test_diamonds_do_not_explode() -> None:
+    x = da.from_array(np.linspace(0, 1, 100), chunks=1)
+    for _ in range(30):
+        x = (x + 1) * (x - 1) * 0.1
+    tasks = checked(x)
+    assert len(tasks) <= 201  # stock: one task per block, and an original array
+    assert_same_as_stock(x)
+
+
+def test_a_one_block_producer_is_not_recomputed_by_every_consumer() -> None:
+    calls = Calls()
+    one = distinct((1, 4), 4).map_blocks(calls, dtype="f8", meta=np.empty((0, 0)))
+    calls.count = 0
+    y = distinct((40, 4), (1, 4)) + one
+    assert_same(dask_rewrite.optimize(y).compute()[3], np.arange(12.0, 16) + np.arange(4.0) + 1)
+    assert calls.count == 1
+
+
+def test_row_producers_are_not_recomputed_by_every_column() -> None:
+    calls = Calls()
+    row = distinct((8,), 2).map_blocks(calls, dtype="f8", meta=np.empty(0))
+    calls.count = 0
+    z = dask_rewrite.optimize(row[:, None] * row[None, :]).compute()
+    assert_same(z, np.multiply.outer(np.arange(1.0, 9), np.arange(1.0, 9)))
+    assert calls.count == 4
+
+
+def test_unequal_annotations_are_not_fused() -> None:
+    x = distinct((4,), 2)
+    with dask.annotate(workers=["a"]):
+        y = x + 1
+    with dask.annotate(workers=["b"]):
+        z = y * 2
+    tasks = checked(z)
+    names = {key[0] if isinstance(key, tuple) else key for key in tasks}
+    assert len(tasks) >= 4
+    assert len(names) >= 2
+
+
+# --------------------------------------------------------------------------------------
+# loads
+
+
+def test_every_block_of_a_tensordot_is_loaded_once() -> None:
+    source, x = counted((4, 40), 1)
+    y = da.tensordot(x, x, axes=((1,), (1,)))
+    result = dask_rewrite.optimize(y).compute()
+    expected = np.tensordot(source.values, source.values, axes=((1,), (1,)))
+    np.testing.assert_allclose(result, expected)
+    source.reset()
+    assert_same_as_stock(y)
+    assert source.loads % 160 == 0
+    source.reset()
+    dask_rewrite.optimize(y).compute()
+    assert source.loads == 160
+
+
+LOADED_ONCE = {
+    "matmul": lambda x: x @ x.T,
+    "x + x.T": lambda x: x + x.T,
+    "standardized": lambda x: (x - x.mean()) / x.std(),
+    "columns": lambda x: (x - x.mean(0)) / x.std(0),
+    "twice": lambda x: (x + 1) * (x - 1),
+    "reversed": lambda x: x + x[::-1],
+    "roll": lambda x: x + da.roll(x, 2, axis=0),
+    "einsum": lambda x: da.einsum("ij,kj->ik", x, x),
+    "overlap": lambda x: x.map_overlap(lambda b: b, depth=1, boundary="none"),
+    "rechunk": lambda x: x.rechunk((3, 8)) + 1,
+    "one element": lambda x: x + x[0, 0],
+    "outer": lambda x: x[:, 0][:, None] + x,
+    "reductions": lambda x: x.sum(0) + x.max(0) + x.min(0),
+}
+
+
+@pytest.mark.parametrize("name", LOADED_ONCE)
+def test_no_load_is_duplicated(name: str) -> None:
+    source, x = counted((8, 8), 2)
+    y = LOADED_ONCE[name](x)
+    source.reset()
+    dask_rewrite.optimize(y).compute()
+    if name == "outer":
+        # a slice of one column may read just that, beside the whole block
+        assert source.loads <= 20
+    elif name == "one element":
+        assert source.loads <= 17
+    else:
+        assert source.loads == 16
+    assert_same_as_stock(y)
+
+
+def test_two_outputs_share_their_loads() -> None:
+    source, x = counted((8, 8), 2)
+    a, b = dask_rewrite.optimize(x + 1, x.sum())
+    source.reset()
+    dask.compute(a, b)
+    assert source.loads == 16
+
+
+def test_the_number_of_loads_in_one_task_is_bounded() -> None:
+    parts = [counted((4,), 4)[1] for _ in range(60)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    tasks = checked(total)
+
+    def loads_in(task: Any) -> int:
+        from dask.array.core import getter, getter_inline
+
+        try:
+            from dask.array.core import getter_nofancy
+        except ImportError:
+            getter_nofancy = getter
+        count = 0
+        for function in functions_in(task):
+            if function in (getter, getter_inline, getter_nofancy):
+                count += 1
+        return count
+
+    assert max(map(loads_in, tasks.values())) <= 16
+    assert_same_as_stock(total)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_fan_in_is_bounded_whatever_the_number_of_terms(n: int) -> None:
+    def term(i: int) -> da.Array:
+        return da.from_array(np.arange(2.0) + i, chunks=2, name=f"term-{i}")
+
+    total = sum((term(i).rechunk(1) for i in range(1, n)), start=term(0).rechunk(1))
+    tasks = checked(total)
+    assert max(map(fan_in, tasks.values())) <= MAX_FAN_IN
+    assert_same_as_stock(total)
+
+
+def test_fan_in_of_a_loop_of_masked_updates_is_bounded() -> None:
+    x = distinct((4, 4), 2)
+    for i in range(100):
+        x = da.where(x > i, x - distinct((4, 4), 2) / (i + 1), x + distinct((4,), 2) * i)
+    tasks = checked(x)
+    assert max(map(fan_in, tasks.values())) <= MAX_FAN_IN
+    assert_same_as_stock(x)
+
+
+def test_parallel_reads_are_not_made_serial() -> None:
+    source, x = counted((64,), 1)
+    total = x.sum(split_every=64)
+    tasks = checked(total)
+    assert len(tasks) >= 32, "sixty-four loads in one task would run one after the other"
+    assert source.values.size == 64
+
+
+def _producers(tasks: dict[Any, Any], keys: list[Any]) -> dict[Any, bool]:
+    return {key: tasks[key].data_producer for key in keys}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: x,
+        lambda x: x + 1,
+        lambda x: (x + 1) * 2 - x.sum(),
+        lambda x: x[1:] + 1,
+    ],
+)
+def test_data_producers_stay_data_producers(build: Any) -> None:
+    _, x = counted((8,), 2)
+    y = build(x)
+    ours, theirs = tasks_of(y), stock_tasks_of(y)
+    expected = sum(task.data_producer for task in theirs.values() if task.dependencies)
+    actual = sum(task.data_producer for task in ours.values() if task.dependencies)
+    assert actual == expected
+    assert any(task.data_producer for task in ours.values())
+
+
+def test_random_arrays_stay_data_producers() -> None:
+    x = da.random.default_rng(1).normal(size=(8,), chunks=2) + 1
+    ours, theirs = tasks_of(x), stock_tasks_of(x)
+    assert _producers(ours, keys_of(x)) == _producers(theirs, keys_of(x))
+
+
+def test_the_flag_stays_on_hand_made_tasks() -> None:
+    dsk = {
+        "a": Task("a", dict, _data_producer=True),
+        "b": Task("b", len, TaskRef("a")),
+        "c": Task("c", add_one, TaskRef("b")),
+    }
+    tasks = rewrite_graph(dsk, ["c"])
+    assert any(task.data_producer for task in tasks.values())
+    assert get_sync(tasks, "c") == 1
+
+
+# --------------------------------------------------------------------------------------
+# slices of what is read
+
+
+class Lazy(Source):
+    pass
+
+
+SLICES = {
+    "corner": (lambda x: x[5:6, :3], 3),
+    "integer": (lambda x: x[5, :3], 3),
+    "after nothing": (lambda x: x[5:6, :3] + 1, 3),
+    "transposed": (lambda x: x[5:6, :3].T, 3),
+    "steps": (lambda x: x[0:10:5, 0:9:3], 6),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_only_what_is_asked_for_is_read(name: str) -> None:
+    build, elements = SLICES[name]
+    source, x = counted((100, 100), 100)
+    y = build(x)
+    source.reset()
+    result = dask_rewrite.optimize(y).compute()
+    assert source.elements == elements
+    assert_same(result, build(source.values))
+
+
+def test_other_slices_read_no_more_than_stock() -> None:
+    for build in (
+        lambda x: x[[1, 5, 3]],
+        lambda x: x[:, [0, 4]][2:4],
+        lambda x: x[None, 3, ::2],
+        lambda x: x[2:8][3:4, :3],
+        lambda x: x[::-1, 3],
+        lambda x: (x[2:8] + 1)[3:4],
+    ):
+        counts = []
+        for optimize in (dask_rewrite.optimize, lambda y: dask.optimize(y)[0]):
+            source, x = counted((20, 20), 10)
+            y = build(x)
+            source.reset()
+            result = optimize(y).compute()
+            assert_same(result, build(source.values))
+            counts.append(source.elements)
+        assert counts[0] <= counts[1], counts
+
+
+def test_a_sliced_load_with_a_second_user_is_read_once() -> None:
+    source, x = counted((10, 10), 10)
+    y = dask_rewrite.optimize(x.sum() + x[2:3, :3].sum())
+    source.reset()
+    y.compute()
+    assert source.loads <= 2
+
+
+def test_locked_and_inlined_sources() -> None:
+    for kwargs in ({"lock": True}, {"inline_array": True}, {"asarray": False}):
+        source = Source(np.arange(100.0).reshape(10, 10))
+        x = da.from_array(source, chunks=5, **kwargs)
+        y = x[5:6, :3] + 1
+        source.reset()
+        assert_same(dask_rewrite.optimize(y).compute(), source.values[5:6, :3] + 1)
+        assert source.elements == 3, kwargs
+
+
+# --------------------------------------------------------------------------------------
+# the loops that kill stock dask
+
+
+@pytest.mark.parametrize("steps", [220, 1_000, 5_000])
+def test_leapfrog(steps: int) -> None:
+    x = leapfrog(steps)
+    tasks = checked(x)
+    assert len(tasks) <= 8
+    expected = leapfrog_by_hand(steps)
+    assert_same(np.concatenate(get_threaded(tasks, keys_of(x))), expected)
+    again = pickle.loads(cloudpickle.dumps(tasks))
+    assert_same(np.concatenate(get_sync(again, keys_of(x))), expected)
+
+
+def test_leapfrog_through_compute() -> None:
+    with dask_rewrite.enable():
+        assert_same(leapfrog(1_000).compute(scheduler="threads"), leapfrog_by_hand(1_000))
+
+
+@pytest.mark.parametrize("steps", [150, 1_000])
+def test_array_to_delayed_to_array(steps: int) -> None:
+    with dask_rewrite.enable():
+        x = there_and_back(steps)
+        tasks = checked(x)
+        assert_same(x.compute(scheduler="threads"), np.arange(4.0) + steps)
+        pickle.loads(cloudpickle.dumps(tasks))
+
+
+def test_array_to_delayed_to_array_built_before_switching_on() -> None:
+    x = there_and_back(150)
+    assert max(map(nesting, checked(x).values())) <= MAX_NESTING
+    with dask_rewrite.enable():
+        assert_same(x.compute(scheduler="threads"), np.arange(4.0) + 150)
+
+
+@pytest.mark.parametrize("steps", [50, 2_000])
+def test_running_total(steps: int) -> None:
+    x = running_total(steps)
+    assert len(checked(x)) <= 8
+    assert_same(dask_rewrite.optimize(x).compute(), np.arange(4) * (steps + 1))
+
+
+def test_three_term_recurrence_and_a_constant() -> None:
+    def run(a: Any, b: Any, k: Any) -> Any:
+        for _ in range(300):
+            a, b = b, 2 * k * b * 0.3 - a * 0.5
+        return b
+
+    values = np.arange(6.0)
+    expected = run(values, values + 1, values * 0.1)
+    x = run(distinct((6,), 2), distinct((6,), 2) + 1, distinct((6,), 2) * 0.1)
+    checked(x)
+    assert_same(dask_rewrite.optimize(x).compute(), expected)
+
+
+def test_wide_recurrence_over_reductions() -> None:
+    x = distinct((6, 6), 3) + 1.0
+    for _ in range(40):
+        x = x / x.mean() + x.T * 0.1
+    checked(x)
+    assert_same_as_stock(x)
+
+
+def test_delayed_tasks_are_not_fused() -> None:
+    # Users watch those tasks on the dashboard, each under its own name.
+    a = dask.delayed(add_one)(1, dask_key_name="a")
+    b = dask.delayed(add_one)(a, dask_key_name="b")
+    c = dask.delayed(add_one)(b, dask_key_name="c")
+    assert set(tasks_of(c)) == {"a", "b", "c"}
+    assert dask_rewrite.optimize(c).compute() == 4
+
+
+def test_fused_names_group_well_and_are_unique() -> None:
+    from dask.utils import key_split
+
+    x = ((distinct((40,), 4) + 1) * 2).sum(split_every=4)
+    groups = Counter(key_split(key) for key in tasks_of(x))
+    assert not any(len(group) > 40 for group in groups)
+    assert len(groups) <= 8
+
+
+def test_programs_drop_values_that_are_dead() -> None:
+    # A program of many steps over large blocks must not hold every step's value.
+    import tracemalloc
+
+    size = 250_000  # two megabytes
+    a = da.zeros(size, chunks=size)
+    b = da.ones(size, chunks=size)
+    for _ in range(60):
+        a, b = b, (a + b) * 0.5
+    y = dask_rewrite.optimize(b)
+    tracemalloc.start()
+    try:
+        y.compute()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * size * 8
+
+
+def test_nested_evaluation_holds_no_more_than_it_must() -> None:
+    # A right-deep tower of loads, newest on the left, would hold all of its loads at once.
+    import tracemalloc
+
+    size = 125_000  # one megabyte
+
+    def load(i: int) -> da.Array:
+        return da.from_array(_Made(size, i), chunks=size, name=f"made-{i}", meta=np.empty(0))
+
+    total = load(0)
+    for i in range(1, 24):
+        total = load(i) + 0.5 * total
+    y = dask_rewrite.optimize(total)
+    tracemalloc.start()
+    try:
+        y.compute()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * size * 8
+
+
+class _Made:
+    """A source that makes its data when it is read."""
+
+    def __init__(self, size: int, value: float) -> None:
+        self.shape, self.dtype, self.ndim, self.value = (size,), np.dtype("f8"), 1, value
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.full(self.shape, float(self.value))[index]
