@@ -12,6 +12,8 @@ from dask.utils import format_bytes, format_time
 from dask_rewrite.table import html_table, shorten, text_table
 
 if TYPE_CHECKING:
+    from dask.highlevelgraph import HighLevelGraph
+
     from dask_rewrite.graph import Metrics
     from dask_rewrite.pipeline import Step, Trace
     from dask_rewrite.remarks import Remark
@@ -21,6 +23,8 @@ __all__ = ["Report", "explain"]
 _KINDS = ("failed", "applied", "missed")
 #: Different reasons that are shown per rule; all of them are in ``Report.remarks``.
 _REASONS = 3
+#: Larger graphs are not made into tasks for the sake of a report.
+_MEASURED = 200_000
 
 
 def explain(*collections: Any, nbytes: bool = False) -> Report:
@@ -53,7 +57,7 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     graph, keys = _merged(collections)
     trace = Trace(nbytes=nbytes)
     rewrite(graph, keys, trace=trace)
-    return Report(trace)
+    return Report(trace, _raw_metrics(graph, nbytes))
 
 
 class Report:
@@ -73,8 +77,9 @@ class Report:
         ``"tasks"``, or ``"symbolic"`` where the graph is sent as layers.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, raw: Metrics | None = None) -> None:
         self.steps: list[Step] = list(trace.steps)
+        self._raw = raw
         self.remarks: list[Remark] = list(trace.remarks)
         self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts)
         self.seconds: float = trace.seconds
@@ -82,13 +87,13 @@ class Report:
 
     @property
     def before(self) -> Metrics | None:
-        """The graph as it came."""
-        return self.steps[0].before if self.steps else None
+        """The graph as the program built it; depth and fan-in are zero where it was too large to measure."""
+        return self._raw or (self.steps[0].before if self.steps else None)
 
     @property
     def after(self) -> Metrics | None:
-        """The graph that is sent to the scheduler."""
-        return self.steps[-1].after if self.steps else None
+        """The graph that is sent to the scheduler; where it goes as layers, these are not measured."""
+        return self.steps[-1].after if self.steps and self.form == "tasks" else None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, ready for ``json.dumps``."""
@@ -139,28 +144,35 @@ class Report:
         return f"<div>{''.join(parts)}</div>"
 
     def _headline(self) -> str:
+        failed = sum(count for (_, kind), count in self.counts.items() if kind == "failed")
+        end = f" in {format_time(self.seconds)}" + (f"; {failed} FAILED" if failed else "")
+        if self.form != "tasks":
+            tasks = f"{self.before.tasks:,} tasks" if self.before else "the graph"
+            return f"{tasks}, sent in {self.form} form, decided{end}"
         if self.before is None or self.after is None:
-            return f"nothing was done, in {format_time(self.seconds)}"
+            return f"nothing was done{end}"
         text = f"{_change(self.before.tasks, self.after.tasks)} tasks"
         if self.before.nbytes is not None and self.after.nbytes is not None:
             text += f", {_bytes_change(self.before.nbytes, self.after.nbytes)}"
-        where = "" if self.form == "tasks" else f", sent in {self.form} form"
-        failed = sum(count for (_, kind), count in self.counts.items() if kind == "failed")
-        return f"{text} in {format_time(self.seconds)}{where}" + (f"; {failed} FAILED" if failed else "")
+        return text + end
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        sized = any(step.before.nbytes is not None or step.after.nbytes is not None for step in self.steps)
+        sized = any(metrics is not None and metrics.nbytes is not None for metrics in self._all_metrics())
         header = ["pass", "tasks", "depth", "max fan-in", *(["pickled"] if sized else []), "time", "applied"]
         rows = []
-        for step in self.steps:
+        for i, step in enumerate(self.steps):
+            before = step.before if i or step.before else self.before
             applied = self.counts.get((step.name, "applied"), 0)
-            rows.append([step.name, *_cells(step.before, step.after, sized), format_time(step.seconds)])
+            rows.append([step.name, *_cells(before, step.after, sized), format_time(step.seconds)])
             rows[-1].append(f"{applied:,}" if applied else "-")
-        if self.before is not None and self.after is not None:
+        if self.steps:
             applied = sum(count for (_, kind), count in self.counts.items() if kind == "applied")
             rows.append(["total", *_cells(self.before, self.after, sized), format_time(self.seconds)])
             rows[-1].append(f"{applied:,}")
         return header, rows
+
+    def _all_metrics(self) -> list[Metrics | None]:
+        return [self._raw, *(metrics for step in self.steps for metrics in (step.before, step.after))]
 
     def _remark_rows(self) -> list[list[str]]:
         """One row per rule and kind, with its commonest reasons below one another."""
@@ -201,17 +213,50 @@ def _merged(collections: Sequence[Any]) -> tuple[Any, list[Any]]:
     return HighLevelGraph.merge(*(c.__dask_graph__() for c in collections)), list(dict.fromkeys(keys))
 
 
-def _cells(before: Metrics, after: Metrics, sized: bool) -> list[str]:
-    cells = [
-        _change(before.tasks, after.tasks),
-        _change(before.depth, after.depth),
-        _change(before.max_fan_in, after.max_fan_in),
-    ]
-    return [*cells, _bytes_change(before.nbytes, after.nbytes)] if sized else cells
+def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
+    """Size of a graph as it was built. Layers can tell how many tasks they stand for without making them."""
+    from dask._task_spec import convert_legacy_graph
+
+    from dask_rewrite.graph import Metrics, metrics_of
+    from dask_rewrite.pickling import pickled_size
+
+    try:
+        size = pickled_size(graph) if nbytes else None
+    except Exception:
+        size = None  # preflight tells why
+    tasks = sum(map(len, graph.layers.values()))
+    if tasks > _MEASURED:
+        return Metrics(tasks, 0, 0, size)
+    try:
+        measured = metrics_of(convert_legacy_graph(dict(graph)))
+    except RecursionError:
+        return Metrics(tasks, 0, 0, size)
+    return Metrics(tasks, measured.depth, measured.max_fan_in, size)
 
 
-def _change(before: int, after: int) -> str:
-    return f"{before:,}" if before == after else f"{before:,} -> {after:,}"
+def _cells(before: Metrics | None, after: Metrics | None, sized: bool) -> list[str]:
+    old, new = _measured(before), _measured(after)
+    cells = [_change(one, two) for one, two in zip(old[:3], new[:3], strict=True)]
+    return [*cells, _bytes_change(old[3], new[3])] if sized else cells
+
+
+def _measured(metrics: Metrics | None) -> tuple[int | None, int | None, int | None, int | None]:
+    """Tasks, depth, fan-in and bytes; None for what was not measured."""
+    if metrics is None:
+        return None, None, None, None
+    if metrics.tasks and not metrics.depth:
+        return metrics.tasks, None, None, metrics.nbytes
+    return metrics.tasks, metrics.depth, metrics.max_fan_in, metrics.nbytes
+
+
+def _change(before: int | None, after: int | None) -> str:
+    if before == after:
+        return _number(before)
+    return f"{_number(before)} -> {_number(after)}"
+
+
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
 
 
 def _bytes_change(before: int | None, after: int | None) -> str:

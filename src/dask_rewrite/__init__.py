@@ -1,0 +1,63 @@
+"""A graph-rewriting optimizer for Dask: the same answer from a smaller, shallower, cheaper graph.
+
+Switch it on in one of three ways::
+
+    import dask_rewrite.auto                                  # import and forget
+    dask.config.set(array_optimize=dask_rewrite.optimize)     # by configuration
+    y = dask_rewrite.optimize(x)                              # on a collection
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+from dask_rewrite import config as _config
+from dask_rewrite.remarks import Remark, RewriteWarning
+
+_config.register()
+
+from dask_rewrite.optimizer import optimize  # noqa: E402
+from dask_rewrite.switch import disable, enable  # noqa: E402
+
+if TYPE_CHECKING:
+    from dask_rewrite.bisect import bisect
+    from dask_rewrite.preflight import PreflightReport, preflight
+    from dask_rewrite.report import Report, explain
+
+#: Tools that most programs never use: imported when asked for.
+_LAZY = {
+    "bisect": "dask_rewrite.bisect",
+    "explain": "dask_rewrite.report",
+    "preflight": "dask_rewrite.preflight",
+    "PreflightReport": "dask_rewrite.preflight",
+    "Report": "dask_rewrite.report",
+}
+
+__all__ = [
+    "PreflightReport",
+    "Remark",
+    "Report",
+    "RewriteWarning",
+    "__version__",
+    "bisect",
+    "disable",
+    "enable",
+    "explain",
+    "optimize",
+    "preflight",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

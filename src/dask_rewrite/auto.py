@@ -1,0 +1,5 @@
+"""Import and forget: ``import dask_rewrite.auto`` switches the optimizer on."""
+
+from dask_rewrite.switch import enable
+
+enable()

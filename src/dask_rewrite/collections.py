@@ -1,0 +1,95 @@
+"""``optimize(*collections)``: the same collections over rewritten graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dask._expr import Expr
+from dask._task_spec import Alias
+from dask.base import is_dask_collection
+from dask.core import flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
+
+from dask_rewrite.assemble import assemble
+from dask_rewrite.pipeline import as_layers, rewrite_tasks
+
+
+def optimize_collections(collections: Sequence[Any]) -> Any:
+    """Rewrite collections together.
+
+    Parameters
+    ----------
+    collections : sequence of dask collections
+        Those over HighLevelGraphs share one rewrite; those over expressions are optimized by dask
+        first, and then each on its own.
+
+    Returns
+    -------
+    collection or tuple of collections
+        Of the same types and with the same keys; one if one was given.
+
+    Raises
+    ------
+    TypeError
+        If something is not a dask collection, or nothing was given.
+    """
+    if not collections:
+        raise TypeError("optimize() expects at least one dask collection, or a graph and its keys")
+    for value in collections:
+        if not is_dask_collection(value):
+            raise TypeError(
+                f"optimize() expects dask collections (array, delayed, bag, dataframe, xarray), got {type(value).__name__}"
+            )
+    plain = [c for c in collections if not _has_expression(c)]
+    graph = _rewritten(plain) if plain else None
+    results = []
+    for collection in collections:
+        if _has_expression(collection):
+            results.append(_optimize_expression(collection))
+        elif graph is None:
+            results.append(collection)
+        else:
+            rebuild, state = collection.__dask_postpersist__()
+            results.append(rebuild(graph, *state))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _has_expression(collection: Any) -> bool:
+    return not isinstance(collection, Delayed) and isinstance(getattr(collection, "expr", None), Expr)
+
+
+def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
+    """One graph with the layers of all collections, or None if it should stay as it is."""
+    raw = HighLevelGraph.merge(*[as_layers(c.__dask_graph__()) for c in collections])
+    layers: dict[str, list[Key]] = {}
+    outputs: list[Key] = []
+    for collection in collections:
+        keys = list(flatten(collection.__dask_keys__()))
+        outputs.extend(keys)
+        names = list(collection.__dask_layers__())
+        for key in keys:
+            name = key[0] if type(key) is tuple and key else key
+            layers.setdefault(name if name in names else names[0], []).append(key)  # type: ignore[arg-type]
+        for name in names:
+            layers.setdefault(name, [])
+    text = any(isinstance(collection, Delayed) for collection in collections)
+    graph = rewrite_tasks(raw, outputs, fuse_text_keys=not text, max_tasks=-1)
+    return None if graph is None else assemble(graph, layers)
+
+
+def _optimize_expression(collection: Any) -> Any:
+    """A dataframe or another collection over expressions: dask's own rewriting, then ours."""
+    lowered = collection.expr.optimize()
+    wanted = list(flatten(collection.__dask_keys__()))
+    made = list(flatten(lowered.__dask_keys__()))
+    dsk = dict(lowered.__dask_graph__())
+    for key, target in zip(wanted, made, strict=True):
+        if key != target:
+            dsk[key] = Alias(key, target)
+    graph = rewrite_tasks(dsk, wanted, max_tasks=-1)
+    tasks = dsk if graph is None else {**graph.nodes, **graph.held}
+    rebuild, state = collection.__dask_postpersist__()
+    return rebuild(tasks, *state)

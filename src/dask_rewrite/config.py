@@ -1,0 +1,125 @@
+"""Options under the ``rewrite`` namespace of dask's configuration."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask.config
+import yaml
+
+_DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
+
+
+def register() -> None:
+    """Make the defaults and the environment variables (``DASK_REWRITE__...``) known to dask."""
+    with open(_DEFAULTS, encoding="utf-8") as file:
+        defaults = yaml.safe_load(file)
+    dask.config.update_defaults(defaults)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The ``rewrite`` options at one moment, checked.
+
+    Examples
+    --------
+    >>> import dask
+    >>> with dask.config.set({"rewrite.verify": "each"}):
+    ...     Options.current().verify
+    'each'
+    """
+
+    enabled: bool = True
+    passes: tuple[str, ...] | None = None
+    disable: frozenset[str] = frozenset()
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    verify: str = "end"
+    on_error: str = "warn"
+    reassociate: bool = True
+    annotations: str = "keep"
+    lower_limit: int = 400_000
+    lower_seconds: float = 20.0
+    bisect_limit: int = -1
+    print_after: frozenset[str] = frozenset()
+    remarks: frozenset[str] = frozenset()
+
+    @classmethod
+    def current(cls) -> Options:
+        """Read and check the options.
+
+        Raises
+        ------
+        ValueError
+            Naming the option, its value and what was expected.
+        """
+        raw = dask.config.get("rewrite", None)
+        if not isinstance(raw, dict):
+            raise ValueError(f"rewrite: expected a mapping of options, got {raw!r}")
+        values = {name.replace("_", "-"): value for name, value in raw.items()}
+        unknown = sorted(values.keys() - _CHECKS.keys())
+        if unknown:
+            raise ValueError(f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}")
+        return cls(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"rewrite.{name}: expected true or false, got {value!r}")
+
+
+def _number(name: str, value: Any, kind: type, least: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, kind)) or value < least:
+        raise ValueError(f"rewrite.{name}: expected a number of at least {least}, got {value!r}")
+    return kind(value)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    raise ValueError(f"rewrite.{name}: expected a list of names, got {value!r}")
+
+
+def _choice(*allowed: str) -> Any:
+    def check(name: str, value: Any) -> str:
+        if value is False and "off" in allowed:  # YAML reads a bare `off` as false
+            return "off"
+        if value in allowed:
+            return str(value)
+        raise ValueError(f"rewrite.{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+    return check
+
+
+def _kinds(name: str, value: Any) -> frozenset[str]:
+    kinds = frozenset(_names(name, value))
+    if unknown := kinds - {"applied", "missed", "failed"}:
+        raise ValueError(f"rewrite.{name}: expected applied, missed or failed, got {sorted(unknown)[0]!r}")
+    return kinds
+
+
+def _mapping(name: str, value: Any) -> dict[str, dict[str, Any]]:
+    if isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()):
+        return value
+    raise ValueError(f"rewrite.{name}: expected a mapping of pass names to mappings of options, got {value!r}")
+
+
+_CHECKS: dict[str, Any] = {
+    "enabled": _boolean,
+    "passes": lambda name, value: None if value is None else _names(name, value),
+    "disable": lambda name, value: frozenset(_names(name, value)),
+    "options": _mapping,
+    "verify": _choice("off", "end", "each", "rule"),
+    "on-error": _choice("warn", "raise"),
+    "reassociate": _boolean,
+    "annotations": _choice("keep", "drop"),
+    "lower-limit": lambda name, value: _number(name, value, int, 0),
+    "lower-seconds": lambda name, value: _number(name, value, float, 0),
+    "bisect-limit": lambda name, value: _number(name, value, int, -1),
+    "print-after": lambda name, value: frozenset(_names(name, value)),
+    "remarks": _kinds,
+}

@@ -1,0 +1,111 @@
+"""The task-level graph that passes rewrite: dask's own nodes under their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask._task_spec import GraphNode
+from dask.typing import Key
+
+Nodes = dict[Key, GraphNode]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Size and shape of a graph.
+
+    Parameters
+    ----------
+    tasks : int
+        Number of nodes.
+    depth : int
+        Nodes on the longest path.
+    max_fan_in : int
+        Most dependencies of any one node.
+    nbytes : int or None
+        Bytes of the pickled graph, where they were asked for.
+    """
+
+    tasks: int
+    depth: int
+    max_fan_in: int
+    nbytes: int | None = None
+
+
+@dataclass(slots=True)
+class Graph:
+    """Tasks under their keys, with the keys that somebody asked for.
+
+    Parameters
+    ----------
+    nodes : dict of Key to GraphNode
+        ``node.key`` equals the key that it stands under.
+    outputs : tuple of Key
+        Flat and unique; a pass never renames or drops one.
+    annotations : dict of Key to dict
+        Annotations of the tasks that have any, callables already evaluated.
+    elementwise : frozenset of str
+        Names (``key[0]``) of the blocks that came from Blockwise layers.
+    fuse_text_keys : bool
+        Whether tasks with text keys (delayed work) may be fused.
+    held : dict of Key to object
+        Futures that stand in the graph as values: kept alive with it, under their keys.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef, DataNode
+    >>> graph = Graph({"a": DataNode("a", 1), "b": Task("b", abs, TaskRef("a"))}, ("b",))
+    >>> graph.users()["a"]
+    1
+    >>> graph.metrics()
+    Metrics(tasks=2, depth=2, max_fan_in=1, nbytes=None)
+    """
+
+    nodes: Nodes
+    outputs: tuple[Key, ...]
+    annotations: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    elementwise: frozenset[str] = frozenset()
+    fuse_text_keys: bool = True
+    held: dict[Key, Any] = field(default_factory=dict)
+
+    def users(self) -> dict[Key, int]:
+        """How many tasks use each key; keys that nobody uses are absent."""
+        counts: dict[Key, int] = {}
+        get = counts.get
+        for node in self.nodes.values():
+            for dep in node.dependencies:
+                counts[dep] = get(dep, 0) + 1
+        return counts
+
+    def metrics(self) -> Metrics:
+        """Size and shape, as :func:`metrics_of` measures them."""
+        return metrics_of(self.nodes, self.outputs)
+
+
+def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> Metrics:
+    """Measure a graph in one pass without recursion.
+
+    Examples
+    --------
+    >>> metrics_of({})
+    Metrics(tasks=0, depth=0, max_fan_in=0, nbytes=None)
+    """
+    depth: dict[Key, int] = {}
+    widest = max((len(node.dependencies) for node in nodes.values()), default=0)
+    for start in nodes:
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            if key in depth:
+                stack.pop()
+                continue
+            missing = [d for d in nodes[key].dependencies if d in nodes and d not in depth]
+            if missing:
+                depth[key] = 0  # on the path: a cycle ends here instead of looping for ever
+                stack.extend(missing)
+                continue
+            depth[key] = 1 + max((depth[d] for d in nodes[key].dependencies if d in depth), default=0)
+            stack.pop()
+    return Metrics(len(nodes), max(depth.values(), default=0), widest)

@@ -1,0 +1,501 @@
+"""From layers to tasks: one demand-driven traversal from the output keys.
+
+Handing out a reference is what demands a task, so nothing is made that no output needs. Layers are
+visited consumers first: when a Blockwise cluster comes up, all that will be asked of it is known, and
+its tasks are made column by column. All other layers lie in one flat dict, since a key's name does
+not tell its layer, and are converted key by key from a stack. Aliases are followed when the reference
+is handed out. Wrong layer dependencies cost work, never a wrong graph: any block can still be made
+when it is asked for late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, parse_input
+from dask.blockwise import Blockwise
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.layers import ArraySliceDep
+from dask.typing import Key
+
+from dask_rewrite.annotations import Annotations, evaluate
+from dask_rewrite.clusters import Cluster, find_clusters
+from dask_rewrite.convert import Converter, TooDeep
+from dask_rewrite.emit import Column, Recipe
+from dask_rewrite.graph import Graph, Nodes
+from dask_rewrite.layers import Arg, Coords, Plan
+from dask_rewrite.names import fingerprint, mark
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.overlap import OverlapBlocks
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.unnest import unnest
+
+
+class OverBudget(Exception):
+    """Lowering would make more tasks, or take more time, than the options allow."""
+
+
+_MISSING = object()
+
+
+def layer_order(hlg: HighLevelGraph, outputs: Collection[Key]) -> tuple[list[str], dict[str, list[str]]]:
+    """Layers that the outputs need, consumers before producers, and the users of each."""
+    layers, dependencies = hlg.layers, hlg.dependencies
+    names = dict.fromkeys(key[0] if type(key) is tuple and key else key for key in outputs)
+    starts: list[Any] = [n for n in names if n in layers] if all(n in layers for n in names) else list(layers)
+    users: dict[str, list[str]] = {name: [] for name in starts}
+    stack = list(starts)
+    while stack:
+        name = stack.pop()
+        for dep in sorted(dependencies.get(name, ()), key=str):
+            if dep in layers:
+                if dep not in users:
+                    users[dep] = []
+                    stack.append(dep)
+                users[dep].append(name)
+    waiting = {name: len(using) for name, using in users.items()}
+    ready = [name for name, count in waiting.items() if not count]
+    order = []
+    while ready:
+        name = ready.pop()
+        order.append(name)
+        for dep in sorted(dependencies.get(name, ()), key=str):
+            if dep in waiting:
+                waiting[dep] -= 1
+                if not waiting[dep]:
+                    ready.append(dep)
+    if len(order) < len(waiting):  # a cycle of layers (not of tasks) is possible in hand-made graphs
+        order += [name for name, count in waiting.items() if count]
+    return order, users
+
+
+class Lowering:
+    """One lowering of one graph; :meth:`run` does it.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph
+        The raw graph.
+    outputs : sequence of Key
+        Flat and unique keys that must be there at the end.
+    remarks : Remarks
+        Collects what was done.
+    fuse : bool
+        Whether Blockwise layers are fused.
+    max_inputs, max_loads : int
+        Bounds for fusion; see :func:`dask_rewrite.clusters.find_clusters`.
+    annotated : bool
+        Whether annotations are kept.
+    max_tasks : int
+        Raise `OverBudget` beyond so many tasks.
+    max_seconds : float
+        Raise `OverBudget` after so long.
+    salt : str
+        Goes into the names of inner tasks, so that other options give other names.
+    """
+
+    def __init__(
+        self,
+        hlg: HighLevelGraph,
+        outputs: Sequence[Key],
+        remarks: Remarks,
+        *,
+        fuse: bool = True,
+        max_inputs: int = 16,
+        max_loads: int = 8,
+        annotated: bool = True,
+        max_tasks: int = 2**62,
+        max_seconds: float = float("inf"),
+        salt: str = "",
+    ) -> None:
+        self.hlg = hlg
+        self.outputs = outputs
+        self.remarks = remarks
+        self.fuse = fuse
+        self.max_inputs, self.max_loads = max_inputs, max_loads
+        self.annotated = annotated
+        self.max_tasks = max_tasks
+        self.deadline = perf_counter() + max_seconds
+        self.salt = salt
+        self.nodes: Nodes = {}
+        self.annotations: dict[Key, dict[str, Any]] = {}
+        self.held: dict[Key, Any] = {}  # futures that stand in the graph as values
+        self.flat: dict[Key, Any] = {}
+        self.plans: dict[str, Plan] = {}
+        self.lazy: dict[str, Any] = {}  # other layers that are not materialized
+        self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
+        self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
+        self.refs: dict[Key, TaskRef] = {}
+        self.stack: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
+        self.flat_annotations: dict[Key, Annotations] = {}
+        self.rest_loaded = False
+        self.converter = Converter(self)
+
+    def run(self) -> Graph:
+        """Lower the graph.
+
+        Returns
+        -------
+        Graph
+            With resolved aliases, fused Blockwise clusters, and only what the outputs need.
+
+        Raises
+        ------
+        OverBudget
+            If it gets too large or takes too long.
+        """
+        order, users = layer_order(self.hlg, self.outputs)
+        self._read_layers(order)
+        self.output_names = {key[0] if type(key) is tuple and key else key for key in self.outputs}
+        self.output_keys = set(self.outputs)
+        self._name_layers(order, users)
+        clusters = find_clusters(
+            order,
+            self.plans,
+            users,
+            self.output_names,
+            max_inputs=self.max_inputs,
+            max_loads=self.max_loads,
+            annotated=self.annotated,
+            fuse=self.fuse,
+        )
+        fused = sum(len(c.members) - 1 for c in clusters.values())
+        if fused:
+            self.remarks.applied("fuse-blockwise", None, f"{fused} layers into their consumers", fused)
+        for key in self.outputs:
+            self._demand_output(key)
+        self._drain()
+        for name in order:
+            if name in clusters:
+                self._make_blocks(clusters[name])
+            elif name in self.lazy:
+                self._open(name)
+            self._drain()
+        self._make_late_blocks(clusters)
+        elementwise = frozenset(self.names.get(name, name) for name in self.plans)
+        return Graph(self.nodes, tuple(self.outputs), self.annotations, elementwise, True, self.held)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read_layers(self, order: Iterable[str]) -> None:
+        for name in order:
+            self._read_layer(name, self.hlg.layers[name])
+
+    def _read_layer(self, name: str, layer: Layer) -> None:
+        if type(layer) is Blockwise:
+            self.plans[layer.output] = Plan(layer)
+            self.blocks[layer.output] = {}
+            return
+        mapping: Any
+        if isinstance(layer, MaterializedLayer):
+            mapping = layer.mapping
+        elif OverlapBlocks.fits(layer):
+            self.lazy[name] = OverlapBlocks(layer)  # type: ignore[arg-type]
+            return
+        elif layer.is_materialized():
+            mapping = dict(layer)
+        else:
+            self.lazy[name] = layer
+            return
+        self.flat.update(mapping)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))
+
+    def _name_layers(self, order: Sequence[str], users: Mapping[str, Sequence[str]]) -> None:
+        """Decide which names get the mark of this rewrite: those of inner blocks.
+
+        A layer of one text key (delayed work) is marked only if something below it is: people
+        watch those by name.
+        """
+        final = {n for n in self.output_names if isinstance(n, str) and n in self.output_keys}
+        parts: list[object] = [self.salt]
+        for name in sorted(map(str, order)):
+            if name not in final:
+                parts.append(name)
+        parts.append(sorted(str(n) for n in self.output_names - final))
+        parts.append(sorted(str(n) for n in users if any(user in final for user in users[n])))
+        parts.append(self._partial_outputs())
+        self.token = fingerprint(parts)
+        self.names: dict[Any, str] = {}
+        touched: set[str] = set()
+        for name in reversed(order):
+            layer = self.hlg.layers[name]
+            below = any(dep in touched for dep in self.hlg.dependencies.get(name, ()))
+            if name in self.plans or below or name not in self.flat:
+                touched.add(name)
+            if name in self.plans and name not in self.output_names:
+                self.names[name] = mark(name, self.token)
+            elif below and isinstance(name, str) and name in self.flat and name not in self.output_keys:
+                if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
+                    self.names[name] = mark(name, self.token)
+
+    def _partial_outputs(self) -> object:
+        """The output blocks, if they are only some of their layers'."""
+        blocks = [key for key in self.outputs if type(key) is tuple]
+        layers = self.hlg.layers
+        whole = sum(len(layers[n]) for n in self.output_names if n in self.plans or self._is_plain(n))
+        return "" if len(blocks) == whole else sorted(map(str, blocks))
+
+    def _is_plain(self, name: Any) -> bool:
+        return isinstance(self.hlg.layers.get(name), MaterializedLayer)
+
+    # -- references ----------------------------------------------------------------------------
+
+    def knows(self, key: Any) -> bool:
+        """Whether something in the graph has this key."""
+        if key in self.flat:
+            return True
+        if type(key) is not tuple or not key:
+            return False
+        name, *coords = key
+        plan = self.plans.get(name)
+        if plan is not None:
+            return len(coords) == len(plan.numblocks) and all(
+                isinstance(c, int) and 0 <= c < n for c, n in zip(coords, plan.numblocks)
+            )
+        return name in self.lazy
+
+    def ref(self, key: Key) -> TaskRef:
+        """The reference to a key, aliases followed; asking for it demands the task."""
+        ref = self.refs.get(key)
+        if ref is not None:
+            return ref
+        flat, refs = self.flat, self.refs
+        path = []
+        while True:
+            value = flat.get(key, _MISSING)
+            if value is _MISSING:
+                ref = self._block_ref(key)
+                break
+            target = self._alias_target(key, value)
+            if target is None or target in path:
+                ref = self._flat_ref(key, value)
+                break
+            path.append(key)
+            key = target
+            if (known := refs.get(key)) is not None:
+                ref = known
+                break
+        for alias in path:
+            refs[alias] = ref
+        return ref
+
+    def _alias_target(self, key: Key, value: Any) -> Key | None:
+        kind = type(value)
+        if kind is Alias:
+            target = value.target
+        elif kind is tuple and value and not callable(value[0]) or kind is str:
+            try:
+                if not self.knows(value):
+                    return None
+            except TypeError:
+                return None
+            target = value
+        else:
+            return None
+        if target == key or not self.knows(target):
+            return None
+        return target  # type: ignore[no-any-return]
+
+    def _flat_ref(self, key: Key, value: Any) -> TaskRef:
+        new = self._new_key(key, value)
+        ref = self.refs[key] = TaskRef(new)
+        self.stack.append((key, new))
+        return ref
+
+    def _new_key(self, key: Key, value: Any) -> Key:
+        if type(key) is not tuple:
+            return self.names.get(key, key)
+        if key in self.output_keys or not key or type(key[0]) is not str or _keeps_name(value):
+            return key
+        name = key[0]
+        new = self.names.get(name)
+        if new is None:
+            new = self.names[name] = name if name in self.output_names else mark(name, self.token)
+        return (new, *key[1:])
+
+    def _block_ref(self, key: Key) -> TaskRef:
+        if type(key) is tuple and key:
+            name = key[0]
+            table = self.blocks.get(name)
+            if table is not None:
+                return self.block(name, key[1:], table)  # type: ignore[arg-type]
+            if name in self.lazy:
+                return self._lazy_ref(key)
+        if not self.rest_loaded:  # a dependency that the layers did not declare
+            self.rest_loaded = True
+            for name, layer in self.hlg.layers.items():
+                if name not in self.lazy and name not in self.plans:
+                    self._read_layer(name, layer)
+            return self.ref(key)
+        ref = self.refs[key] = TaskRef(key)  # not in the graph: a future's key
+        return ref
+
+    def block(self, name: str, coords: Coords, table: dict[Coords, TaskRef]) -> TaskRef:
+        """The reference to one block of a Blockwise layer."""
+        ref = table.get(coords)
+        if ref is None:
+            ref = table[coords] = TaskRef((self.names.get(name, name), *coords))
+        return ref
+
+    def _lazy_ref(self, key: tuple[Any, ...]) -> TaskRef:
+        layer = self.lazy[key[0]]
+        if isinstance(layer, OverlapBlocks):
+            self.flat.update(layer.values(key))
+            return self.ref(key)
+        self.asked.setdefault(key[0], []).append(key)
+        ref = self.refs[key] = TaskRef(key)
+        return ref
+
+    # -- making tasks --------------------------------------------------------------------------
+
+    def _demand_output(self, key: Key) -> None:
+        value = self.flat.get(key, _MISSING)
+        if value is _MISSING:
+            self._block_ref(key)
+        else:
+            self.refs[key] = TaskRef(key)
+            self.stack.append((key, key))
+
+    def _drain(self) -> None:
+        stack, flat, nodes, convert = self.stack, self.flat, self.nodes, self.converter.node
+        annotations = self.flat_annotations
+        ticks = 0
+        while stack:
+            key, new = stack.pop()
+            value = flat[key]
+            if isinstance(value, TaskRef):
+                self.held[new] = value
+                continue
+            try:
+                node = convert(value, key, new)
+            except TooDeep:
+                node = unnest(value, new, self)
+                self.remarks.applied("unnest", key, "nested deeper than the limit")
+            nodes[new] = node
+            if type(node) is Alias and node.target == new:
+                del nodes[new]
+            if annotations and key in annotations:
+                self._annotate(new, key, annotations[key])
+            ticks += 1
+            if not ticks & 1023:
+                self._check_budget()
+
+    def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
+        if found := evaluate(annotations, original):
+            self.annotations[new] = found
+
+    def _check_budget(self, more: int = 0) -> None:
+        if len(self.nodes) + more > self.max_tasks or perf_counter() > self.deadline:
+            raise OverBudget
+
+    def _open(self, name: str) -> None:
+        keys = self.asked.pop(name, None)
+        layer = self.lazy[name]
+        if not keys or isinstance(layer, OverlapBlocks):
+            return
+        culled, _ = layer.cull(set(keys), set())
+        self.flat.update(culled)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
+        for key in keys:
+            self.stack.append((key, key))
+
+    def _make_late_blocks(self, clusters: Mapping[str, Cluster]) -> None:
+        """Blocks that were asked for after their turn, or of layers fused away."""
+        again = True
+        while again:
+            again = False
+            for name, table in self.blocks.items():
+                made = name if name not in self.names else self.names[name]
+                late = [c for c, ref in table.items() if ref.key not in self.nodes]
+                if late and made is not None:
+                    cluster = Cluster(self.plans[name], self.plans[name].annotations if self.annotated else None)
+                    cluster.members[name] = tuple(range(len(self.plans[name].numblocks)))
+                    self._make(cluster, late)
+                    again = True
+            for name in list(self.asked):
+                self._open(name)
+                again = True
+            self._drain()
+
+    def _make_blocks(self, cluster: Cluster) -> None:
+        if wanted := list(self.blocks[cluster.root]):
+            self._make(cluster, wanted)
+
+    def _make(self, cluster: Cluster, wanted: list[Coords]) -> None:
+        self._check_budget(len(wanted))
+        name = cluster.root
+        table = self.blocks[name]
+        recipe = Recipe(cluster, self.plans)
+        columns = [self._column(arg, wanted) for arg in recipe.inputs]
+        keys = [table[coords].key for coords in wanted]
+        self.nodes.update(zip(keys, recipe.tasks(keys, columns)))
+        if cluster.annotations:
+            for coords, key in zip(wanted, keys):
+                self._annotate(key, (name, *coords), cluster.annotations)
+
+    def _column(self, arg: Arg, wanted: Sequence[Coords]) -> Column:
+        if arg.kind == "node":
+            node = self._constant(arg.value)
+            deps = frozenset((node.key,)) if isinstance(node, TaskRef) else node._dependencies
+            return Column([node] * len(wanted), [deps] * len(wanted) if deps else None)
+        where = arg.coord_map
+        if all(i == p for i, p in enumerate(where)) and wanted and len(where) == len(wanted[0]):
+            coords = wanted
+        else:
+            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]  # type: ignore[index, misc]
+        if arg.kind == "io":
+            return self._io_column(arg.value, coords)
+        if arg.kind == "blocks":
+            nodes = [self._nested(arg.value, (), c, arg.axes) for c in coords]
+            return Column(nodes, [node._dependencies for node in nodes])
+        table = self.blocks.get(arg.value)
+        if table is None:
+            ref = self.ref
+            refs = [ref((arg.value, *c)) for c in coords]
+        else:
+            block, name = self.block, arg.value
+            refs = [table.get(c) or block(name, c, table) for c in coords]
+        return Column(refs, [frozenset((r.key,)) for r in refs])
+
+    def _constant(self, value: Any) -> Any:
+        if type(value) is TaskRef:
+            return self.ref(value.key)
+        return self.converter.resolve(value, 1) if isinstance(value, GraphNode) else value
+
+    def _io_column(self, dep: Any, coords: Sequence[Any]) -> Column:
+        get = dep.get
+        values = [get(c, c) for c in coords]
+        if type(dep) is ArraySliceDep:
+            return Column(values, None)  # tuples of slices: nothing to look into
+        parsed = [parse_input(value) for value in values]
+        if not any(isinstance(value, (GraphNode, TaskRef)) for value in parsed):
+            return Column(values, None)
+        parsed = [self._constant(value) for value in parsed]
+        return Column(parsed, [v._dependencies if isinstance(v, GraphNode) else NO_DEPS for v in parsed])
+
+    def _nested(self, name: str, done: Coords, coords: Sequence[Any], axes: Sequence[int]) -> Task:
+        """Lists of blocks along contracted axes, as dask nests them, concatenated if asked."""
+        from dask._task_spec import List
+
+        at = len(done)
+        if at == len(coords):
+            return self.ref((name, *done)) if name not in self.blocks else self.block(name, done, self.blocks[name])  # type: ignore[return-value]
+        if not isinstance(coords[at], list):
+            return self._nested(name, (*done, coords[at]), coords, axes)
+        made = List(*[self._nested(name, (*done, i), coords, ()) for i in coords[at]])
+        if axes:
+            from dask.array.core import concatenate_axes
+
+            return make_task(None, concatenate_axes, (made, list(axes)), NO_KWARGS, made._dependencies)
+        return made
+
+
+def _keeps_name(value: Any) -> bool:
+    """Tasks of a running shuffle are known to its workers by name."""
+    if isinstance(value, Task):
+        return value.block_fusion or getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+    return False

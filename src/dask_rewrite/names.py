@@ -1,0 +1,46 @@
+"""Names of inner tasks: the original name, marked by what was rewritten together.
+
+An inner key keeps its readable name and gets a mark, a hash over the *original* names of all layers
+of the graph and over what was asked of it. Original names carry identity, so two impure tasks stay
+two; the same graph gets the same names in every process; and one name never stands for two different
+tasks on a scheduler, whether they come from dask's own optimizer or from another graph that shares
+some layers with this one. Keys that somebody asked for are never renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+MARK = "-r"
+LENGTH = 8
+
+
+def fingerprint(parts: Iterable[object]) -> str:
+    """Eight hexadecimal digits over the parts, the same in every process.
+
+    Examples
+    --------
+    >>> fingerprint(["sum-1234", ("x", 0)])
+    'fb2fb0f1'
+    """
+    digest = hashlib.blake2b(digest_size=LENGTH // 2)
+    for part in parts:
+        data = (part if isinstance(part, str) else repr(part)).encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def mark(name: str, token: str) -> str:
+    """The name with the mark of this rewrite, in place of the mark of an earlier one.
+
+    Examples
+    --------
+    >>> mark(mark("sum-1234", "00c0ffee"), "0ddba115")
+    'sum-1234-r0ddba115'
+    """
+    at = len(name) - LENGTH - len(MARK)
+    if at > 0 and name[at : at + len(MARK)] == MARK:
+        name = name[:at]
+    return f"{name}{MARK}{token}"

@@ -1,0 +1,248 @@
+"""The hook: an optimizer that is an expression, so that it runs on the client before pickling.
+
+Dask wraps a collection in ``HLGExpr(dsk, low_level_optimizer, ...)``, optimizes that expression on the
+client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optimizer that is itself an
+`Expr` is an operand of that expression, and dask's own rewriting offers it its parent, on the client.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from dask._expr import Expr, HLGExpr, HLGFinalizeCompute
+from dask.array.optimization import optimize as array_optimize
+from dask.core import flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+from dask_rewrite.assemble import assemble
+from dask_rewrite.config import Options
+from dask_rewrite.finalize import slim
+from dask_rewrite.graph import Graph
+from dask_rewrite.pipeline import as_layers, rewrite_tasks
+from dask_rewrite.remarks import RewriteWarning
+
+#: Below this many tasks the lowered form is always sent: a megabyte or less.
+SMALL = 10_000
+#: Rough bytes of a pickled task, and of a pickled symbolic layer.
+TASK_BYTES, LAYER_BYTES = 100, 1_000
+#: With more layers than this, dask's own fusion on the scheduler could nest too deep.
+SHALLOW = 60
+
+
+class Optimizer(int, Expr):  # type: ignore[misc]
+    """The object that stands under ``array_optimize``, ``delayed_optimize`` and ``bag_optimize``.
+
+    Called with collections it optimizes them; called with a graph and keys it is a classic dask
+    optimization function; offered its parent expression it rewrites that on the client.
+
+    It is a true ``int`` of value 0, since cluster launchers send the whole configuration as JSON: there
+    it arrives as ``0``, which dask reads as "do not optimize". Pickled, it becomes dask's own array
+    optimizer; nothing of this package is needed to load it.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import dask_rewrite
+    >>> x = da.arange(10, chunks=5).sum()
+    >>> y = dask_rewrite.optimize(x)
+    >>> int(y.compute())
+    45
+    """
+
+    _name = "dask-rewrite-optimizer"  # type: ignore[assignment]
+    operands: list[Any] = []
+    _determ_token = "dask-rewrite-optimizer"
+
+    def __new__(cls) -> Optimizer:
+        return int.__new__(cls, 0)
+
+    # -- faces ---------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """``optimize(*collections)``, or ``optimize(dsk, keys)`` as dask calls it.
+
+        Parameters
+        ----------
+        *args
+            One or several dask collections (array, delayed, bag, dataframe, xarray objects), or a graph
+            and the keys that are wanted of it.
+
+        Returns
+        -------
+        collection, tuple of collections, or HighLevelGraph
+            As many collections as were given, of the same types and with the same keys.
+
+        Raises
+        ------
+        TypeError
+            If an argument is neither.
+        """
+        if "keys" in kwargs or (len(args) == 2 and _is_graph(args[0])):
+            dsk = args[0] if args else kwargs.pop("dsk")
+            return self._optimize_graph(dsk, args[1] if len(args) > 1 else kwargs["keys"])
+        from dask_rewrite.collections import optimize_collections
+
+        if kwargs:
+            raise TypeError(f"optimize() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        return optimize_collections(args)
+
+    def _optimize_graph(self, dsk: Any, keys: Any) -> Any:
+        if not Options.current().enabled:
+            return array_optimize(dsk, keys)
+        flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+        graph = rewrite_tasks(dsk, flat, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1)
+        if graph is None:  # something failed and was reported
+            return array_optimize(dsk, keys)
+        return assemble(graph)
+
+    def _tune_up(self, parent: Expr) -> Expr | None:
+        """Called by dask on the client with the expression that this is an operand of."""
+        if not isinstance(parent, HLGExpr) or not Options.current().enabled:
+            return None
+        keys = parent.__dask_keys__()
+        flat = list(dict.fromkeys(flatten(keys)))
+        hlg = as_layers(parent.hlg)
+        limit = SMALL * 5 if _has_client() and _symbolic_bytes(hlg) < SMALL * TASK_BYTES else None
+        graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
+        if graph is None or (
+            len(graph.nodes) > SMALL and _symbolic_bytes(hlg) < len(graph.nodes) * TASK_BYTES
+        ):
+            return _expression(parent, keys, _slim_layers(hlg, flat), Finish(graph, len(hlg.layers)))
+        return _expression(parent, keys, assemble(graph), None)
+
+    # -- behaviour as a value ------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash(array_optimize)
+
+    def __eq__(self, other: object) -> bool:
+        # Dask groups collections by optimizer and returns results in the order of the groups:
+        # a collection that names dask's own function must come into the same group as ours.
+        return other is self or other is array_optimize
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __copy__(self) -> Optimizer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Optimizer:
+        return self
+
+    def __reduce__(self) -> Any:
+        return operator.itemgetter(0), ((array_optimize,),)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __dask_tokenize__(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return "<dask_rewrite optimizer>"
+
+    __str__ = __repr__
+
+    def _operands_for_repr(self) -> list[str]:
+        return []
+
+    def dependencies(self) -> list[Expr]:
+        return []
+
+
+class Finish:
+    """Low-level optimizer of a graph that is sent symbolically.
+
+    Called in this process it gives the lowered graph. Pickled it becomes dask's own optimizer, or
+    nothing for a graph of so many layers that dask's fusion could nest too deep.
+    """
+
+    def __init__(self, graph: Graph | None, layers: int) -> None:
+        self.graph = graph
+        self.layers = layers
+
+    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        if self.graph is None:
+            self.graph = rewrite_tasks(dsk, keys, max_tasks=-1)
+        return array_optimize(dsk, keys) if self.graph is None else assemble(self.graph)
+
+    def __reduce__(self) -> Any:
+        return operator.itemgetter(0), ((array_optimize if self.layers <= SHALLOW else None,),)
+
+
+def _expression(parent: HLGExpr, keys: Any, hlg: HighLevelGraph, finish: Finish | None) -> HLGExpr:
+    """The parent over another graph; a group stays a group, and nothing refers to collections any more."""
+    kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
+    postcompute = None if isinstance(parent, HLGFinalizeCompute) or finish is None else parent.postcompute
+    return kind(dsk=hlg, low_level_optimizer=finish, output_keys=keys, postcompute=postcompute)
+
+
+def _slim_layers(hlg: HighLevelGraph, keys: Iterable[Any]) -> HighLevelGraph:
+    """Only the layers that are needed, with slim finalize tasks."""
+    names = {key[0] if type(key) is tuple and key else key for key in keys}
+    if not all(name in hlg.layers for name in names):
+        return hlg
+    hlg = hlg.cull_layers(names)
+    layers = dict(hlg.layers)
+    for name in names:
+        layer = layers[name]
+        if isinstance(layer, MaterializedLayer) and list(layer.mapping) == [name]:
+            layers[name] = MaterializedLayer({name: slim(layer.mapping[name])}, annotations=layer.annotations)
+    return HighLevelGraph(layers, hlg.dependencies)
+
+
+def _symbolic_bytes(hlg: HighLevelGraph) -> int:
+    total = 0
+    for layer in hlg.layers.values():
+        total += LAYER_BYTES
+        if isinstance(layer, MaterializedLayer):
+            total += len(layer.mapping) * TASK_BYTES
+    return total
+
+
+def _has_client() -> bool:
+    module = sys.modules.get("distributed.client")
+    if module is None:
+        return False
+    try:
+        return module._get_global_client() is not None
+    except Exception:
+        return False
+
+
+def _has_delayed(parent: HLGExpr) -> bool:
+    """Whether somebody asked for delayed objects themselves: their tasks are watched by name."""
+    if isinstance(parent, HLGFinalizeCompute):
+        return False
+    delayed = Delayed.__dask_postcompute__(parent)[0]
+    posts = parent.postcompute if isinstance(parent.postcompute, list) else [parent.postcompute]
+    return any(post and post[0] is delayed for post in posts)
+
+
+def _is_graph(value: Any) -> bool:
+    from collections.abc import Mapping
+
+    return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")
+
+
+def check_hook() -> bool:
+    """Whether this dask offers an optimizer its parent; warns once if it does not."""
+    if hasattr(Expr, "rewrite") and hasattr(Expr, "_tune_up"):
+        return True
+    warnings.warn(
+        "dask_rewrite: this version of dask does not ask optimizers on the client; rewriting happens later",
+        RewriteWarning,
+        stacklevel=3,
+    )
+    return False
+
+
+optimize = Optimizer()

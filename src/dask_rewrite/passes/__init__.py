@@ -1,0 +1,1 @@
+"""The passes, one file each; :mod:`dask_rewrite.pipeline` puts them in order."""

@@ -1,0 +1,209 @@
+"""Linear chains of tasks, and elementwise work with its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.graph import Graph
+from dask_rewrite.layers import is_coroutine
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, call_with_dict, children, count_references, make_task
+from dask_rewrite.program import Step, renamed_references, straight_line
+from dask_rewrite.remarks import Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class FuseChains:
+    """``c(b(a(x)))`` in three tasks → one task.
+
+    Each task costs the scheduler a fraction of a millisecond, and its result a place in memory. Legal
+    where each producer has this one consumer, which uses it once and nothing else; also where all that
+    an elementwise task uses are sources of its own. Short chains nest; longer ones become a program.
+
+    Parameters
+    ----------
+    max_length : int
+        Longer chains are cut.
+    max_depth : int
+        Nesting that fused tasks may reach.
+    max_sources : int
+        Sources (tasks without dependencies) that one task may absorb, so that loads stay parallel.
+    """
+
+    name: ClassVar[str] = "fuse-chains"
+    max_length: int = 32
+    max_depth: int = 16
+    max_sources: int = 8
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        links = self._links(graph)
+        if not links:
+            return graph
+        nodes = dict(graph.nodes)
+        depths: dict[Key, int] = {}
+        absorbed = {p for producers in links.values() for p in producers}
+        fused = 0
+        for top in [key for key in links if key not in absorbed]:
+            for chain in self._cut(_chain(top, links), links):
+                if not remarks.allow(self.name, chain[0]):
+                    continue
+                joined = self._joined(chain, links, nodes, depths)
+                if joined is None:
+                    continue
+                for key in chain[1:]:
+                    del nodes[key]
+                nodes[chain[0]] = joined
+                fused += len(chain) - 1
+        if not fused:
+            return graph
+        remarks.applied(self.name, None, f"{fused} tasks into their consumers", fused)
+        annotations = {k: v for k, v in graph.annotations.items() if k in nodes}
+        return Graph(nodes, graph.outputs, annotations, graph.elementwise, graph.fuse_text_keys, graph.held)
+
+    def _links(self, graph: Graph) -> dict[Key, list[Key]]:
+        """For each consumer, the producers that it could absorb."""
+        nodes, annotations = graph.nodes, graph.annotations
+        candidates = [
+            (key, node)
+            for key, node in nodes.items()
+            if type(node) is Task and (len(node._dependencies) == 1 or _is_elementwise(key, graph))
+        ]
+        if not candidates:
+            return {}
+        users = graph.users()
+        outputs = frozenset(graph.outputs)
+        links: dict[Key, list[Key]] = {}
+        for key, node in candidates:
+            deps = node._dependencies
+            if not deps or len(deps) > self.max_sources:
+                continue
+            producers = []
+            for dep in deps:
+                below = nodes.get(dep)
+                if below is None or users[dep] != 1 or dep in outputs:
+                    break
+                if type(below) is not Task and type(below) is not DataNode:
+                    break
+                if len(deps) > 1 and below.dependencies:
+                    break
+                if annotations and annotations.get(key) != annotations.get(dep):
+                    break
+                if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
+                    break
+                if not _may_move(node) or not _may_move(below) or count_references(node, dep) != 1:
+                    break
+                producers.append(dep)
+            else:
+                links[key] = sorted(producers, key=str) if len(producers) > 1 else producers
+        return links
+
+    def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
+        if len(chain) <= self.max_length:
+            return [chain]
+        pieces = [chain[i : i + self.max_length] for i in range(0, len(chain), self.max_length)]
+        if len(links.get(pieces[-1][0], ())) > 1 or len(pieces[-1]) == 1:
+            pieces[-2].extend(pieces.pop())
+        return pieces
+
+    def _joined(
+        self, chain: list[Key], links: Mapping[Key, list[Key]], nodes: Mapping[Key, GraphNode], depths: dict[Key, int]
+    ) -> Task | None:
+        """One task for a chain (consumer first), or None if it would nest too deep."""
+        tasks = [nodes[key] for key in chain]
+        inner = [nesting(task) for task in tasks]
+        producer = any(task.data_producer for task in tasks)
+        top = tasks[0]
+        assert isinstance(top, Task)
+        if len(chain) <= 3 and sum(inner) + len(chain) <= self.max_depth // 2:
+            values: dict[Key, GraphNode] = {}
+            for key, task in zip(reversed(chain), reversed(tasks)):
+                values[key] = inlined(task, values)
+            body = values[chain[0]]
+            assert isinstance(body, Task)
+            return make_task(chain[0], body.func, body.args, body.kwargs, body._dependencies, producer)
+        if max(inner) + 3 > self.max_depth:
+            return None
+        inputs: dict[str, TaskRef] = {}
+        names: dict[Any, TaskRef] = {key: TaskRef((i,)) for i, key in enumerate(chain)}
+        steps: list[Step] = []
+        for i in range(len(chain) - 1, -1, -1):
+            task = tasks[i]
+            for dep in sorted(task.dependencies, key=str):
+                if dep not in names:
+                    name = f"x{len(inputs)}"
+                    inputs[name] = TaskRef(dep)
+                    names[dep] = TaskRef(name)
+            if not isinstance(task, Task):
+                return None
+            steps.append(((i,), renamed_references(task, names)))
+        deps = frozenset([ref.key for ref in inputs.values()])
+        return call_with_dict(chain[0], straight_line(steps, inputs), dict(inputs), deps, producer)
+
+
+def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:
+    """Consumer first; only its last element can have several producers, all of them sources."""
+    chain = [top]
+    while (producers := links.get(chain[-1])) is not None:
+        chain.extend(producers)
+        if len(producers) > 1:
+            break
+    return chain
+
+
+def _is_elementwise(key: Key, graph: Graph) -> bool:
+    return type(key) is tuple and bool(key) and key[0] in graph.elementwise
+
+
+def _may_move(node: GraphNode) -> bool:
+    """Tasks that a worker awaits, or knows by name, stay where they are."""
+    if type(node) is not Task:
+        return True
+    module = getattr(node.func, "__module__", None) or ""
+    return not is_coroutine(node.func) and not module.startswith("distributed.shuffle")
+
+
+def nesting(node: Any) -> int:
+    """How deep tasks nest in a node, templates and programs included; without recursion.
+
+    Examples
+    --------
+    >>> nesting(Task("a", abs, Task(None, abs, 1)))
+    1
+    """
+    deepest = 0
+    stack: list[tuple[Any, int]] = [(node, 0)]
+    while stack:
+        here, depth = stack.pop()
+        deepest = max(deepest, depth)
+        if not isinstance(here, Task):
+            continue
+        for arg in children(here):
+            if isinstance(arg, Task):
+                stack.append((arg, depth + 1))
+        for call in (here.func, *here.args[1:]):
+            body = getattr(call, "__self__", None)
+            if isinstance(body, Task):
+                stack.append((body, depth + 1))
+    return deepest
+
+
+def inlined(node: GraphNode, values: Mapping[Key, GraphNode]) -> GraphNode:
+    """The node with references to ``values`` replaced by these nodes; for shallow nodes."""
+    if not isinstance(node, Task) or node._dependencies.isdisjoint(values):
+        return node
+    if type(node) is not Task:
+        return node.substitute({key: values[key] for key in node._dependencies if key in values})  # type: ignore[misc]
+    args = tuple([_inlined_argument(arg, values) for arg in node.args])
+    kwargs = {k: _inlined_argument(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+    deps = NO_DEPS.union(*[values[d].dependencies if d in values else (d,) for d in node._dependencies])
+    return make_task(None, node.func, args, kwargs, deps)
+
+
+def _inlined_argument(arg: Any, values: Mapping[Key, GraphNode]) -> Any:
+    if type(arg) is TaskRef:
+        return values.get(arg.key, arg)
+    return inlined(arg, values) if isinstance(arg, GraphNode) else arg

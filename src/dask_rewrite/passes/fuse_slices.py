@@ -1,0 +1,101 @@
+"""Slices of slices, and slices of loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array.chunk import getitem
+from dask.array.core import getter, getter_inline, getter_nofancy
+from dask.array.optimization import GETTERS, fuse_slice
+
+from dask_rewrite.nodes import NO_KWARGS, make_task
+from dask_rewrite.rules import Missed, Replacement, Site
+
+
+class _Getter(NamedTuple):
+    func: Callable[..., Any]
+    source: Any
+    index: Any
+    asarray: bool
+    lock: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FuseSlices:
+    """``getitem(getter(source, i), j)`` → ``getter(source, i[j])``.
+
+    The load then reads only what is asked for: three elements of a file instead of a block. Legal where
+    dask's own ``fuse_slice`` can compose the two indices, the load has no other user, and both agree on
+    the lock.
+    """
+
+    name: ClassVar[str] = "fuse-slices"
+    anchors: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
+
+    def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None:
+        outer = _getter(task)
+        if outer is None or type(outer.source) is not TaskRef:
+            return None
+        key = outer.source.key
+        below = site.node(key)
+        inner = _getter(below) if below is not None else None
+        if inner is None:
+            return None
+        if not site.used_once(key):
+            return Missed("the inner block has other users")
+        if not site.same_annotations(task.key, key):
+            return Missed("annotations differ")
+        if outer.lock and outer.lock is not inner.lock:
+            return Missed("locks differ")
+        if not _composable(inner, outer):
+            return Missed("indices of different kinds")
+        try:
+            index = fuse_slice(inner.index, outer.index)
+        except NotImplementedError:
+            return Missed("the indices do not compose")
+        func = getter if inner.func is getter_inline else inner.func
+        asarray = outer.asarray or inner.asarray
+        args: tuple[Any, ...] = (inner.source, index)
+        if func is not getitem and not (asarray and not inner.lock):
+            args = (*args, asarray, inner.lock)
+        deps = _depends(inner.source)
+        producer = task.data_producer or below.data_producer  # type: ignore[union-attr]
+        return {task.key: make_task(task.key, func, args, NO_KWARGS, deps, producer)}
+
+
+def _getter(node: GraphNode) -> _Getter | None:
+    if type(node) is not Task or node.kwargs or not any(node.func is g for g in GETTERS):
+        return None
+    args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
+    if len(args) == 2:
+        return _Getter(node.func, args[0], args[1], node.func is not getitem, None)
+    if len(args) == 4:
+        return _Getter(node.func, *args)
+    return None
+
+
+def _composable(inner: _Getter, outer: _Getter) -> bool:
+    if any(isinstance(i, (GraphNode, TaskRef)) for i in (inner.index, outer.index)):
+        return False
+    if (type(outer.index) is tuple) != (type(inner.index) is tuple):
+        return False
+    if type(outer.index) is tuple:
+        both = inner.index + outer.index
+        if any(isinstance(i, (GraphNode, TaskRef)) for i in both):
+            return False
+        if len(outer.index) != len(inner.index) and any(i is None for i in both):
+            return False
+        # a source without fancy indexing keeps its own getter, unless the composed index has lists
+        return inner.func is not getter_nofancy or not any(isinstance(i, (list, np.ndarray)) for i in both)
+    fancy = (list, np.ndarray)
+    return not (inner.func is getter_nofancy and (isinstance(outer.index, fancy) or isinstance(inner.index, fancy)))
+
+
+def _depends(source: Any) -> frozenset[Any]:
+    if isinstance(source, TaskRef):
+        return frozenset((source.key,))
+    return source.dependencies if isinstance(source, GraphNode) else frozenset()

@@ -1,0 +1,354 @@
+"""The passes in their order, and the run that is always safe.
+
+A pass that raises, or whose result fails verification, is dropped: the graph before it goes on, with
+one warning that names it. If lowering itself fails, the raw graph goes to dask's own optimizer.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, ClassVar, Literal, Protocol
+
+from dask._task_spec import Task
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
+
+from dask_rewrite import __version__
+from dask_rewrite.assemble import assemble
+from dask_rewrite.config import Options
+from dask_rewrite.finalize import slim
+from dask_rewrite.graph import Graph, Metrics
+from dask_rewrite.lower import Lowering, OverBudget
+from dask_rewrite.passes.fuse_chains import FuseChains
+from dask_rewrite.passes.fuse_slices import FuseSlices
+from dask_rewrite.passes.sweep import Sweep
+from dask_rewrite.remarks import Remarks, RewriteWarning
+from dask_rewrite.rules import Rules
+from dask_rewrite.verify import verify
+
+logger = logging.getLogger("dask_rewrite")
+
+
+class Pass(Protocol):
+    """Graph in, graph out; unchanged means the same object."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one pass did to the size and shape of the graph, and how long it took in seconds."""
+
+    name: str
+    before: Metrics | None
+    after: Metrics
+    seconds: float
+
+
+@dataclass(slots=True)
+class Trace:
+    """A record of one rewrite, filled in when it is given to :func:`rewrite`."""
+
+    steps: list[Step] = field(default_factory=list)
+    remarks: Remarks = field(default_factory=Remarks)
+    seconds: float = 0.0
+    form: Literal["tasks", "symbolic"] = "tasks"
+    nbytes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FuseBlockwise:
+    """Options of the fusion of Blockwise layers, which happens while they are lowered."""
+
+    name: ClassVar[str] = "fuse-blockwise"
+    max_inputs: int = 16
+    max_loads: int = 8
+
+
+def _fuse_slices() -> Pass:
+    return Rules(FuseSlices.name, (FuseSlices(),))
+
+
+#: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lower`).
+LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
+
+#: Passes on tasks, in order.
+TASK_PASSES: dict[str, Callable[..., Pass]] = {
+    "fuse-slices": _fuse_slices,  # before anything hides the getters
+    "fuse-chains": FuseChains,  # after all that looks at single tasks
+    "sweep": Sweep,  # last: drops what the others left behind
+}
+
+#: All passes in their built-in order.
+PASSES = (*LAYER_PASSES, *TASK_PASSES)
+
+
+def select(options: Options) -> tuple[FuseBlockwise | None, list[Pass]]:
+    """The passes to run: fusion of layers (or None), and the passes on tasks in order.
+
+    Raises
+    ------
+    ValueError
+        For a name or option that does not exist; the message names it and the choices.
+    """
+    names = PASSES if options.passes is None else options.passes
+    for where, given in (
+        ("passes", names),
+        ("disable", options.disable),
+        ("options", options.options),
+        ("print-after", options.print_after - {"changed", "failure"}),
+    ):
+        for name in given:
+            if name not in PASSES:
+                raise ValueError(f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}")
+    for name in options.disable & {"cull", "lower"}:
+        raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
+    wanted = [name for name in names if name not in options.disable]
+    fusion = _configured(FuseBlockwise, options) if "fuse-blockwise" in wanted else None
+    return fusion, [_configured(TASK_PASSES[name], options) for name in wanted if name in TASK_PASSES]
+
+
+def _configured(make: Callable[..., Any], options: Options) -> Any:
+    made = make()
+    given = options.options.get(made.name, {})
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    known = [f for f in getattr(made, "__dataclass_fields__", {}) if f not in ("name", "rules")]
+    for name, value in values.items():
+        if name not in known:
+            choices = ", ".join(known) or "none"
+            raise ValueError(f"rewrite.options.{made.name}: no option {name!r}; it has: {choices}")
+        if type(value) is not type(getattr(made, name)):
+            kind = type(getattr(made, name)).__name__
+            raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
+    return replace(made, **values) if values else made
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Collecting garbage while a graph is built costs as much as building it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def rewrite(dsk: HighLevelGraph | Mapping[Key, Any], keys: Any, *, trace: Trace | None = None) -> HighLevelGraph:
+    """Rewrite a raw graph; one that is too large to lower comes back as it was.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = (da.ones(10, chunks=5) + 1) * 2
+    >>> len(rewrite(x.dask, x.__dask_keys__()).to_dict())
+    2
+    """
+    graph = rewrite_tasks(dsk, keys, trace=trace)
+    return as_layers(dsk) if graph is None else assemble(graph)
+
+
+def as_layers(dsk: HighLevelGraph | Mapping[Key, Any]) -> HighLevelGraph:
+    """The graph as a HighLevelGraph, whatever it was."""
+    if isinstance(dsk, HighLevelGraph):
+        return dsk
+    return HighLevelGraph.from_collections(str(id(dsk)), dsk, dependencies=())
+
+
+def rewrite_tasks(
+    dsk: HighLevelGraph | Mapping[Key, Any],
+    keys: Any,
+    *,
+    fuse_text_keys: bool = True,
+    max_tasks: int | None = None,
+    trace: Trace | None = None,
+) -> Graph | None:
+    """Rewrite a raw graph to tasks.
+
+    Parameters
+    ----------
+    dsk : HighLevelGraph or mapping
+        The graph as collections built it.
+    keys : Key or nested lists of Key
+        What is wanted of it.
+    fuse_text_keys : bool
+        Whether delayed tasks may be fused.
+    trace : Trace, optional
+        Filled in with what each pass did; measuring takes time of its own.
+    max_tasks : int, optional
+        In place of ``rewrite.lower-limit``; negative: neither tasks nor time are limited.
+
+    Returns
+    -------
+    Graph or None
+        None if the graph should stay symbolic: it is larger than ``rewrite.lower-limit`` tasks, or
+        lowering took longer than ``rewrite.lower-seconds``, or failed.
+    """
+    options = Options.current()
+    if max_tasks is not None:
+        unlimited = {"lower_limit": 2**62, "lower_seconds": float("inf")}
+        options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))  # type: ignore[arg-type]
+    dsk = as_layers(dsk)
+    outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
+    fusion, passes = select(options)
+    remarks = Remarks(options.bisect_limit)
+    started = perf_counter()
+    with _collector_paused():
+        try:
+            graph = _lowered(dsk, outputs, fusion, passes, remarks, options, trace)
+            if graph is not None:
+                graph.fuse_text_keys = fuse_text_keys
+                graph = _run_passes(graph, passes, remarks, options, trace)
+        except Exception as error:
+            if options.on_error == "raise":
+                raise
+            _warn("lower", error)
+            remarks.failed("lower", None, repr(error))
+            graph = None
+    if trace is not None:
+        trace.remarks = remarks
+        trace.seconds = perf_counter() - started
+        trace.form = "tasks" if graph is not None else "symbolic"
+    _log(remarks, options)
+    return graph
+
+
+def _lowered(
+    hlg: HighLevelGraph,
+    outputs: Sequence[Key],
+    fusion: FuseBlockwise | None,
+    passes: Sequence[Pass],
+    remarks: Remarks,
+    options: Options,
+    trace: Trace | None,
+) -> Graph | None:
+    started = perf_counter()
+    fuse = fusion is not None and remarks.allow("fuse-blockwise")
+    bounds = fusion or FuseBlockwise()
+    lowering = Lowering(
+        hlg,
+        outputs,
+        remarks,
+        fuse=fuse,
+        max_inputs=bounds.max_inputs,
+        max_loads=bounds.max_loads,
+        annotated=options.annotations == "keep",
+        max_tasks=options.lower_limit,
+        max_seconds=options.lower_seconds,
+        salt=f"{__version__} {bounds if fuse else None} {passes}",
+    )
+    try:
+        graph = lowering.run()
+    except OverBudget:
+        remarks.missed("lower", None, "larger than rewrite.lower-limit, or slower than rewrite.lower-seconds")
+        return None
+    _slim_outputs(graph)
+    if graph.annotations:
+        names = sorted(set().union(*graph.annotations.values()))
+        remarks.applied("annotations", None, f"{', '.join(names)} take effect; dask's own fusion drops them")
+    if trace is not None:
+        trace.steps.append(Step("lower", None, _measured(graph, trace), perf_counter() - started))
+    return graph
+
+
+def _slim_outputs(graph: Graph) -> None:
+    for key in graph.outputs:
+        node = graph.nodes.get(key)
+        if type(node) is Task and type(key) is str:
+            graph.nodes[key] = slim(node)
+
+
+def _run_passes(
+    graph: Graph, passes: Sequence[Pass], remarks: Remarks, options: Options, trace: Trace | None
+) -> Graph:
+    external = _External(graph)
+    for each in passes:
+        started = perf_counter()
+        before = graph
+        try:
+            graph = each.run(graph, remarks)
+            if options.verify in ("each", "rule") and graph is not before:
+                verify(graph, external=external)
+        except Exception as error:
+            if options.on_error == "raise":
+                raise
+            graph = before
+            _warn(each.name, error)
+            remarks.failed(each.name, None, repr(error))
+            if "failure" in options.print_after:
+                _print(each.name, graph)
+        if trace is not None:
+            last = trace.steps[-1].after if trace.steps else None
+            after = last if graph is before and last is not None else _measured(graph, trace)
+            trace.steps.append(Step(each.name, last, after, perf_counter() - started))
+        if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
+            _print(each.name, graph)
+    if options.verify != "off":
+        verify(graph, external=external)
+    return graph
+
+
+class _External:
+    """Keys that may be referred to though no task has them: futures, known to the scheduler."""
+
+    def __init__(self, graph: Graph) -> None:
+        nodes = graph.nodes
+        used: set[Key] = set()
+        for node in nodes.values():
+            used |= node.dependencies
+        used |= graph.held.keys()
+        self.keys = used - nodes.keys()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def _measured(graph: Graph, trace: Trace) -> Metrics:
+    metrics = graph.metrics()
+    if trace.nbytes:
+        import cloudpickle
+
+        metrics = replace(metrics, nbytes=len(cloudpickle.dumps(graph.nodes)))
+    return metrics
+
+
+def _warn(name: str, error: Exception) -> None:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    warnings.warn(
+        f"dask_rewrite: pass {name!r} failed and was left out: {error!r} "
+        f"({where.name}, line {where.lineno}); the computation goes on without it",
+        RewriteWarning,
+        stacklevel=2,
+    )
+
+
+def _print(name: str, graph: Graph) -> None:
+    lines = [f"-- after {name}: {len(graph.nodes)} tasks"]
+    lines += [f"{key!r}: {node!r}" for key, node in graph.nodes.items()]
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _log(remarks: Remarks, options: Options) -> None:
+    if options.remarks:
+        for remark in remarks:
+            if remark.kind in options.remarks:
+                logger.info("%s", remark)

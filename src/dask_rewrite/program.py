@@ -1,0 +1,137 @@
+"""Straight-line programs: many operations in one task, without nesting and without a graph inside.
+
+A program is ``toolz.pipe(inputs, step, step, ..., result)``: each step is a dask `Task` called with the
+dict of the values that are alive, and returns the dict of those alive after it. Names of dead values
+are given out again, as registers are, so that the steps of a loop become the same few objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any, TypeAlias
+
+from dask._task_spec import GraphNode, Task, TaskRef
+from toolz import pipe
+
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
+
+#: Atoms that are compared by value when two steps are the same; all else by identity.
+_BY_VALUE = (int, str, bytes, bool, type(None))
+
+
+#: A value of a program and the expression that computes it, over references to earlier values.
+Step: TypeAlias = tuple[Hashable, Task]
+
+
+def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ...]:
+    """The functions of a program; the last step's value is its result.
+
+    Parameters
+    ----------
+    steps : sequence of (value, expression)
+        Each expression is a task over `TaskRef` of inputs and of earlier values.
+    inputs : iterable of str
+        Names of the values that come in.
+
+    Returns
+    -------
+    tuple
+        ``pipe``, then the functions that it applies to the dict of inputs.
+
+    Examples
+    --------
+    >>> import operator
+    >>> steps = [
+    ...     (("y",), operation(operator.add, (TaskRef("x"), 1))),
+    ...     (("z",), operation(operator.mul, (TaskRef(("y",)), TaskRef(("y",))))),
+    ... ]
+    >>> pipe, *functions = straight_line(steps, ["x"])
+    >>> pipe({"x": 2}, *functions)
+    9
+    """
+    last_use: dict[Hashable, int] = {}
+    for position, (_, expression) in enumerate(steps):
+        for value in expression._dependencies:
+            last_use[value] = position
+    live: dict[Hashable, str] = {name: name for name in inputs if name in last_use}
+    dying: dict[int, list[Hashable]] = {}
+    for value, position in last_use.items():
+        dying.setdefault(position, []).append(value)
+    refs: dict[str, TaskRef] = {name: TaskRef(name) for name in live.values()}
+    free: list[str] = []  # a heap, so that the same loop is given the same names
+    interned: dict[Hashable, Task] = {}
+    functions: list[Any] = []
+    final = len(steps) - 1
+    for position, (value, expression) in enumerate(steps):
+        body = renamed_references(expression, {v: refs[live[v]] for v in expression._dependencies})
+        for dead in dying.get(position, ()):
+            name = live.pop(dead)
+            if name[0] == "v":
+                heappush(free, name)
+        if position == final:
+            functions.append(body.__call__)
+            break
+        if free:
+            name = heappop(free)
+        else:
+            name = f"v{len(refs)}"
+            refs[name] = TaskRef(name)
+        keep = {n: refs[n] for n in sorted(live.values())}
+        if value in last_use:
+            live[value] = name
+        else:
+            heappush(free, name)
+        identity = (name, tuple(keep), _identity(body))
+        call = interned.get(identity)
+        if call is None:
+            step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
+            call = interned[identity] = step.__call__
+        functions.append(call)
+    return (pipe, *functions)
+
+
+def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
+    """The expression with its references replaced; expressions are shallow."""
+    if type(node) is TaskRef:
+        return names[node.key]
+    if type(node) is Task:
+        if not node._dependencies:
+            return node
+        args = tuple([renamed_references(arg, names) for arg in node.args])
+        kwargs = {k: renamed_references(v, names) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+        deps = frozenset([names[dep].key for dep in node._dependencies])
+        return make_task(None, node.func, args, kwargs, deps)
+    if isinstance(node, GraphNode) and node.dependencies:
+        return node.substitute({dep: names[dep].key for dep in node.dependencies})  # type: ignore[arg-type]
+    return node
+
+
+def _identity(node: Any) -> Any:
+    if isinstance(node, Task):
+        kwargs = tuple((k, _identity(v)) for k, v in node.kwargs.items()) if node.kwargs else ()
+        return (type(node), id(node.func), tuple([_identity(arg) for arg in node.args]), kwargs)
+    if type(node) is TaskRef:
+        return node
+    if type(node) in _BY_VALUE:
+        return (type(node), node)
+    if type(node) is float:
+        return (float, node.hex())
+    return id(node)
+
+
+def operation(func: Any, args: Sequence[Any], kwargs: dict[str, Any] = NO_KWARGS) -> Task:
+    """A nested task, its dependencies gathered from its arguments.
+
+    Examples
+    --------
+    >>> sorted(operation(max, (TaskRef("a"), operation(abs, (TaskRef("b"),)))).dependencies)
+    ['a', 'b']
+    """
+    deps = NO_DEPS
+    for arg in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(arg, TaskRef):
+            deps = deps | {arg.key}
+        elif isinstance(arg, GraphNode):
+            deps = deps | arg.dependencies
+    return make_task(None, func, tuple(args), kwargs, deps)

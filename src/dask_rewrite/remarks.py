@@ -1,0 +1,102 @@
+"""What the optimizer did, nearly did, and failed to do: remarks as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dask.typing import Key
+
+Kind = Literal["applied", "missed", "failed"]
+
+#: Remarks kept word for word per rule and kind; everything is counted.
+KEPT = 100
+
+
+class RewriteWarning(UserWarning):
+    """A rewrite was dropped or could not be switched on; the computation goes on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing that a pass did (``applied``), nearly did (``missed``) or broke on (``failed``).
+
+    Parameters
+    ----------
+    kind : {"applied", "missed", "failed"}
+        What happened.
+    rule : str
+        Name of the pass or rule, as in the configuration.
+    key : Key or None
+        The task that it is about, where there is one.
+    reason : str
+        Why, in words.
+
+    Examples
+    --------
+    >>> print(Remark("missed", "fuse-slices", ("x", 0), "the index is not a plain slice"))
+    missed fuse-slices at ('x', 0): the index is not a plain slice
+    """
+
+    kind: Kind
+    rule: str
+    key: Key | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        place = "" if self.key is None else f" at {self.key!r}"
+        return f"{self.kind} {self.rule}{place}" + (f": {self.reason}" if self.reason else "")
+
+
+class Remarks:
+    """Collector of remarks: counts all, keeps the first hundred of each rule and kind.
+
+    It also holds the bisect limit, since only applied rewrites are counted against it.
+
+    Examples
+    --------
+    >>> remarks = Remarks()
+    >>> remarks.applied("sweep", count=3)
+    >>> remarks.counts["sweep", "applied"]
+    3
+    """
+
+    __slots__ = ("counts", "kept", "left")
+
+    def __init__(self, bisect_limit: int = -1) -> None:
+        self.counts: Counter[tuple[str, Kind]] = Counter()
+        self.kept: list[Remark] = []
+        self.left = bisect_limit  # single rewrites still allowed; negative: no limit
+
+    def allow(self, rule: str, key: Key | None = None) -> bool:
+        """Ask before a single rewrite; says no once ``rewrite.bisect-limit`` is used up."""
+        if self.left < 0:
+            return True
+        if self.left == 0:
+            self.missed(rule, key, "beyond rewrite.bisect-limit")
+            return False
+        self.left -= 1
+        return True
+
+    def applied(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+        self._add("applied", rule, key, reason, count)
+
+    def missed(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+        self._add("missed", rule, key, reason, count)
+
+    def failed(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+        self._add("failed", rule, key, reason, count)
+
+    def _add(self, kind: Kind, rule: str, key: Key | None, reason: str, count: int) -> None:
+        before = self.counts[rule, kind]
+        self.counts[rule, kind] = before + count
+        if before < KEPT:
+            self.kept.append(Remark(kind, rule, key, reason))
+
+    def __iter__(self) -> Iterator[Remark]:
+        return iter(self.kept)
+
+    def __len__(self) -> int:
+        return sum(self.counts.values())

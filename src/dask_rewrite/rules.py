@@ -1,0 +1,132 @@
+"""Local rules and the one pass that drives them.
+
+A rule is asked about one task at a time and answers with replacement nodes, with `Missed` and a reason,
+or with None: not mine. It never loops over the graph, never logs, and knows no configuration: finding
+candidates, counting, bisecting and remarks are done here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+
+from dask_rewrite.graph import Graph
+from dask_rewrite.remarks import Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A rule nearly applied: becomes a remark with this reason."""
+
+    reason: str
+
+
+#: New nodes under their keys, one of them under the key of the task that was asked about.
+Replacement: TypeAlias = Mapping[Key, GraphNode]
+
+
+class Site:
+    """Where a task stands: what a rule may ask about its surroundings.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph as it is now.
+    """
+
+    __slots__ = ("_outputs", "_users", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._users = graph.users()
+        self._outputs = frozenset(graph.outputs)
+
+    def node(self, key: Key) -> GraphNode | None:
+        """The node under a key, or None for what lies outside the graph."""
+        return self.graph.nodes.get(key)
+
+    def used_once(self, key: Key) -> bool:
+        """Exactly one task uses it and nobody asked for it."""
+        return self._users.get(key) == 1 and key not in self._outputs
+
+    def same_annotations(self, one: Key, other: Key) -> bool:
+        """Both tasks carry the same annotations, or none."""
+        annotations = self.graph.annotations
+        return not annotations or annotations.get(one) == annotations.get(other)
+
+    def replace(self, key: Key, nodes: Replacement) -> None:
+        """Put replacement nodes in; what nobody uses any more goes."""
+        old = self.graph.nodes[key]
+        users = self._users
+        for node in nodes.values():
+            for dep in node.dependencies:
+                users[dep] = users.get(dep, 0) + 1
+        self.graph.nodes.update(nodes)
+        unused = list(old.dependencies)
+        while unused:
+            dep = unused.pop()
+            users[dep] -= 1
+            if not users[dep] and dep not in self._outputs and dep in self.graph.nodes:
+                unused.extend(self.graph.nodes.pop(dep).dependencies)
+                self.graph.annotations.pop(dep, None)
+
+
+class Rule(Protocol):
+    """A local rewrite of one task; its fields are its options."""
+
+    name: ClassVar[str]
+    anchors: ClassVar[tuple[Callable[..., Any], ...]]
+
+    def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The pass that offers every task to the rules that know its function, until none applies.
+
+    Parameters
+    ----------
+    name : str
+        Name of the pass.
+    rules : tuple of Rule
+        Tried in order.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        by_function: dict[Any, list[Rule]] = {}
+        for rule in self.rules:
+            for anchor in rule.anchors:
+                by_function.setdefault(id(anchor), []).append(rule)
+        work = [k for k, t in graph.nodes.items() if type(t) is Task and id(t.func) in by_function]
+        if not work:
+            return graph
+        new = Graph(
+            dict(graph.nodes), graph.outputs, dict(graph.annotations), graph.elementwise, graph.fuse_text_keys, graph.held
+        )
+        site = Site(new)
+        changed = False
+        while work:
+            key = work.pop()
+            task = new.nodes.get(key)
+            if type(task) is not Task:
+                continue
+            for rule in by_function.get(id(task.func), ()):
+                found = rule.rewrite(task, site)
+                if found is None:
+                    continue
+                if isinstance(found, Missed):
+                    remarks.missed(rule.name, key, found.reason)
+                elif remarks.allow(rule.name, key):
+                    site.replace(key, found)
+                    remarks.applied(rule.name, key)
+                    changed = True
+                    work.extend(found)
+                    break
+        return new if changed else graph
