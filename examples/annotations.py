@@ -6,6 +6,10 @@ the fragile reader below fails once for every block and is tried again.
     python examples/annotations.py
 """
 
+import logging
+import tempfile
+from pathlib import Path
+
 import dask
 import dask.array as da
 import numpy as np
@@ -13,24 +17,24 @@ import numpy as np
 import dask_rewrite
 from distributed import Client, LocalCluster
 
-tried = set()
 
-
-def fragile(block_id=None):
+def fragile(folder, block_id=None):
     """Read one block; the first try fails."""
-    if block_id not in tried:
-        tried.add(block_id)
+    mark = Path(folder, "-".join(map(str, block_id)))
+    if not mark.exists():
+        mark.touch()
         raise OSError(f"block {block_id} is not there yet")
     return np.full((10, 10), float(sum(block_id)))
 
 
-def main():
+def main(folder):
+    logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)  # the failures are meant
     with dask.annotate(retries=2):
-        x = da.map_blocks(fragile, chunks=((10, 10), (10, 10)), dtype=float, meta=np.empty((0, 0)))
+        x = da.map_blocks(fragile, folder, chunks=((10, 10), (10, 10)), meta=np.empty((0, 0)))
     with dask.annotate(priority=10):
         total = (x + 1).sum()
 
-    # One worker in this process, so that `tried` is one set; no dashboard.
+    # One worker in this process, without a dashboard: enough for an example.
     with (
         LocalCluster(1, processes=False, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster),
@@ -39,9 +43,11 @@ def main():
         answer = total.compute()
 
     assert answer == 100 * (1 + 2 + 2 + 3)
-    assert len(tried) == 4
-    print(f"{len(tried)} blocks failed once and were read again: {answer}")
+    failed = len(list(Path(folder).iterdir()))
+    assert failed == 4
+    print(f"{failed} blocks failed once and were read again: {answer}")
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as marks:
+        main(marks)

@@ -84,7 +84,9 @@ class Side:
         assert self.process.stdin is not None
         print(case, file=self.process.stdin, flush=True)
         try:
-            line = self.lines.get(timeout=limit)
+            line = self.lines.get(timeout=60)
+            if line.strip() == "built":
+                line = self.lines.get(timeout=limit)
         except queue.Empty:
             self.stop()
             return {"failure": f"hangs (> {limit:.0f} s)"}

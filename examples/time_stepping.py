@@ -1,4 +1,4 @@
-"""A recurrence of two terms, five thousand steps long.
+"""A recurrence of two terms, a thousand steps long.
 
 dask's own optimizer nests one task in another for every step: past some 220 steps the graph cannot
 be pickled and a computation on a cluster never ends; past 280 steps threads run out of stack.
@@ -13,7 +13,7 @@ import numpy as np
 
 import dask_rewrite
 
-STEPS = 5000
+STEPS = 1000
 
 a = da.linspace(0, 1, 4, chunks=1)
 b = a + 1
