@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import dask.config
+from dask.typing import Key
 
-from dask_rewrite.remarks import Remark
+from dask_rewrite.callable_module import call_as
+from dask_rewrite.remarks import Remark, Remarks
 
 __all__ = ["BisectError", "bisect"]
-
-#: More single rewrites than any graph has.
-_ENDLESS = 2**40
 
 
 class BisectError(RuntimeError):
@@ -24,14 +22,15 @@ class BisectError(RuntimeError):
 def bisect(check: Callable[[], Any]) -> Remark:
     """Find the first single rewrite after which ``check()`` fails.
 
-    The check is run some thirty times, each time with another number of rewrites allowed
-    (``rewrite.bisect-limit``). It should build and compute one thing, and always the same.
+    The check is run again and again, some twenty times for a million rewrites, with ever another number of
+    them allowed: what ``rewrite.bisect-limit`` does by hand for one graph, over all graphs that the
+    check computes. It has to do the same each time.
 
     Parameters
     ----------
     check : callable
-        Takes nothing; returns true if the result is right and false if it is wrong. Raising counts as wrong, and
-        returning None as right, so that a check can consist of assertions.
+        Takes nothing; returns true if the result is right and false if it is wrong. Raising counts as
+        wrong, and returning None as right, so that a check can consist of assertions.
 
     Returns
     -------
@@ -53,93 +52,88 @@ def bisect(check: Callable[[], Any]) -> Remark:
     >>> dask_rewrite.bisect(check)
     Traceback (most recent call last):
         ...
-    dask_rewrite.bisect.BisectError: the check does not fail: all rewrites are allowed, and it still passes. ...
+    dask_rewrite.bisect.BisectError: the check passes with all rewrites allowed, and none was made...
     """
-    _need_failure(check)
-    _need_success(check)
-    good, bad = 0, 1
-    error: Exception | None = None
-    while True:
-        failed, failure = _fails(check, bad)
-        if failed:
-            error = failure
-            break
-        good, bad = bad, 2 * bad
-        if bad > _ENDLESS:
-            raise BisectError(
-                "the check fails with all rewrites but with no number of them: it is not repeatable"
-            )
+    last = _run(check)
+    if not last.failed:
+        made = f"{last.used:,} were made" if last.used else "none was made"
+        raise BisectError(
+            f"the check passes with all rewrites allowed, and {made}; "
+            "is the optimizer switched on inside of it?"
+        )
+    first = _run(check, 0)
+    if first.failed:
+        raise BisectError(_blame_without_rewrites(check)) from first.error
+    good, bad = 0, last.used
     while bad - good > 1:
         middle = (good + bad) // 2
-        failed, failure = _fails(check, middle)
-        if failed:
-            bad, error = middle, failure
+        found = _run(check, middle)
+        if found.failed:
+            bad, last = middle, found
         else:
             good = middle
-    how = "returns false" if error is None else f"raises {error!r}"
-    rule, key = _first_left_out(check, good)
-    return Remark("applied", rule, key, f"after rewrite {bad} the check {how}; before it, it passes")
+    if bad < 1 or last.used != bad or last.latest is None:
+        raise BisectError("the check does not do the same each time: no rewrite can be blamed")
+    how = "returns false" if last.error is None else f"raises {last.error!r}"
+    rule, key = last.latest
+    return Remark("applied", rule, key, f"with rewrite {bad:,} the check {how}; with those before, it passes")
 
 
-def _need_failure(check: Callable[[], Any]) -> None:
-    if not _fails(check, -1)[0]:
-        raise BisectError(
-            "the check does not fail: all rewrites are allowed, and it still passes. "
-            "Is the optimizer switched on inside of it?"
-        )
+class _Run:
+    """One run of the check: how many single rewrites it may make and has made, and how it ended."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.used = 0
+        self.latest: tuple[str, Key | None] | None = None
+        self.failed = False
+        self.error: Exception | None = None
+
+    def allows(self, rule: str, key: Key | None) -> bool:
+        if self.used == self.limit:
+            return False
+        self.used += 1
+        self.latest = rule, key
+        return True
 
 
-def _need_success(check: Callable[[], Any]) -> None:
-    failed, error = _fails(check, 0)
-    if not failed:
-        return
-    if _fails(check, 0, enabled=False)[0]:
-        message = "the check fails with rewriting switched off, too: look at the program, or at the check"
-    else:
-        message = (
-            "the check fails though no single rewrite is allowed, and passes with rewriting switched off: "
-            "turning layers into tasks is at fault, or a pass that cannot be bisected"
-        )
-    raise BisectError(message) from error
-
-
-def _fails(check: Callable[[], Any], limit: int, **options: Any) -> tuple[bool, Exception | None]:
-    with dask.config.set({"rewrite.bisect-limit": limit, **{f"rewrite.{k}": v for k, v in options.items()}}):
+def _run(check: Callable[[], Any], limit: int | None = None, **options: Any) -> _Run:
+    run = _Run(limit)
+    with dask.config.set({f"rewrite.{name}": value for name, value in options.items()}), _counted_by(run):
         try:
             result = check()
         except Exception as error:
-            return True, error
-    return result is not None and not result, None
-
-
-def _first_left_out(check: Callable[[], Any], limit: int) -> tuple[str, Any]:
-    """The rewrite that comes next after ``limit`` of them, as the optimizer itself reports it."""
-    with _missed() as remarks:
-        _fails(check, limit, remarks=["missed"])
-    for remark in remarks:
-        if "bisect-limit" in remark.reason:
-            return remark.rule, remark.key
-    return "unknown", None  # more was missed before it than is kept
+            run.failed, run.error = True, error
+        else:
+            run.failed = result is not None and not result
+    return run
 
 
 @contextmanager
-def _missed() -> Iterator[list[Remark]]:
-    """Collect the remarks that are logged, and keep them from the user's log."""
-    found: list[Remark] = []
+def _counted_by(run: _Run) -> Iterator[None]:
+    """Have every single rewrite of this process ask ``run``: a check may well compute more than one graph."""
+    own = Remarks.allow
 
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.extend(arg for arg in record.args or () if isinstance(arg, Remark))
+    def allow(self: Remarks, rule: str, key: Key | None = None) -> bool:
+        if not run.allows(rule, key):
+            self.missed(rule, key, "left out by bisect")
+            return False
+        return own(self, rule, key)
 
-    logger = logging.getLogger("dask_rewrite")
-    collector = Collector()
-    before = logger.level, logger.propagate, logger.disabled
-    logger.addHandler(collector)
-    logger.setLevel(logging.INFO)
-    logger.propagate, logger.disabled = False, False
+    Remarks.allow = allow  # type: ignore[method-assign]
     try:
-        yield found
+        yield
     finally:
-        logger.removeHandler(collector)
-        logger.setLevel(before[0])
-        _, logger.propagate, logger.disabled = before
+        Remarks.allow = own  # type: ignore[method-assign]
+
+
+def _blame_without_rewrites(check: Callable[[], Any]) -> str:
+    if _run(check, 0, enabled=False).failed:
+        return "the check fails with rewriting switched off, too: look at the program, or at the check"
+    return (
+        "the check fails though no single rewrite is allowed, and passes with rewriting switched off: "
+        "turning layers into tasks is at fault, or a pass that cannot be bisected"
+    )
+
+
+call_as(bisect)

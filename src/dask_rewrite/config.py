@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import dask.config
 import yaml
+
+#: The options read last, since small graphs are rewritten in less time than reading them takes.
+_last: dict[str, Any] = {}
 
 _DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
 
@@ -57,11 +61,16 @@ class Options:
         raw = dask.config.get("rewrite", None)
         if not isinstance(raw, dict):
             raise ValueError(f"rewrite: expected a mapping of options, got {raw!r}")
+        cached = _last.get("raw")
+        if cached is not None and cached == raw:
+            return _last["options"]  # type: ignore[no-any-return]
         values = {name.replace("_", "-"): value for name, value in raw.items()}
         unknown = sorted(values.keys() - _CHECKS.keys())
         if unknown:
             raise ValueError(f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}")
-        return cls(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
+        options = cls(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
+        _last.update(raw=copy.deepcopy(raw), options=options)
+        return options
 
 
 def _boolean(name: str, value: Any) -> bool:

@@ -16,7 +16,7 @@ from dask._task_spec import (
     DataNode,
     Dict,
     GraphNode,
-    List,
+    NestedContainer,
     Task,
     TaskRef,
     _execute_subgraph,
@@ -27,11 +27,13 @@ from dask._task_spec import (
 from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_task, renamed
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task, renamed
 
 
 class Resolver(Protocol):
     """Answers for references: who is known, and what a reference to it looks like."""
+
+    external: set[Key]
 
     def knows(self, key: Any) -> bool: ...
 
@@ -55,9 +57,10 @@ class Converter:
         Hands out references.
     """
 
-    __slots__ = ("_knows", "_ref")
+    __slots__ = ("_external", "_knows", "_ref")
 
     def __init__(self, resolver: Resolver) -> None:
+        self._external = resolver.external
         self._knows = resolver.knows
         self._ref = resolver.ref
 
@@ -72,6 +75,8 @@ class Converter:
         if isinstance(value, GraphNode):
             while type(value) is Task and value.func is ProhibitReuse._identity:
                 value = value.args[0]  # dask's marker against shared keys: the key is new anyway
+            if type(value) is Task:
+                return self._resolve_task(value, 0, new)
             node = self.resolve(value)
             if node.key != new:
                 node = renamed(node, new)
@@ -87,34 +92,57 @@ class Converter:
         if depth > DEPTH_LIMIT:
             raise TooDeep
         if kind is Task:
-            return self._resolve_task(node, depth)  # type: ignore[arg-type]
+            return self._resolve_task(node, depth, node.key)  # type: ignore[arg-type]
         if kind is Alias:
             target = node.target  # type: ignore[attr-defined]
             ref = self._ref(target)
             if depth:  # a nested alias evaluates to its target, whatever it is called
                 return node if ref.key == target == node.key else Alias(ref.key)
             return node if ref.key == target else Alias(node.key, ref.key)
-        if kind is List:
-            args = tuple([self._argument(arg, depth) for arg in node.args])  # type: ignore[attr-defined]
-            if all(map(_same, args, node.args)):  # type: ignore[attr-defined]
-                return node
-            return List(*args)
+        if isinstance(node, NestedContainer):
+            return self._resolve_container(node, depth)
         for arg in getattr(node, "args", ()):
             if isinstance(arg, GraphNode):
                 self.resolve(arg, depth + 1)  # raises if it is too deep
         subs = {}
-        for dep in node._dependencies:
+        for dep in sorted(node._dependencies, key=str):  # the order of a set is not the same everywhere
             key = self._ref(dep).key
             if key != dep:
                 subs[dep] = key
         return node.substitute(subs) if subs else node
 
-    def _resolve_task(self, task: Task, depth: int) -> Task:
+    def _resolve_container(self, node: NestedContainer, depth: int) -> NestedContainer:
+        ref = self._ref
+        deps: list[Key] = []
+        nested: list[Deps] = []
+        args: list[Any] = []
+        changed = False
+        for arg in node.args:
+            if type(arg) is TaskRef:
+                new: Any = ref(arg.key)
+                deps.append(new.key)
+                if new.key == arg.key:
+                    new = arg
+            elif isinstance(arg, GraphNode):
+                new = self.resolve(arg, depth + 1)
+                nested.append(new._dependencies)
+            else:
+                new = arg
+                if isinstance(arg, TaskRef):
+                    deps.append(self._outside(arg))
+            if new is not arg:
+                changed = True
+            args.append(new)
+        if not changed:
+            return node
+        return make_container(node, tuple(args), frozenset(deps).union(*nested) if nested else frozenset(deps))
+
+    def _resolve_task(self, task: Task, depth: int, key: Key) -> Task:
         if task.func is _execute_subgraph and type(task.args[0]) is dict:
             if any(type(v) is Task and _nests_graph(v) for v in task.args[0].values()):
                 raise TooDeep
         deps: list[Key] = []
-        changed = False
+        changed = key != task.key
         args = []
         nested: list[Deps] = []
         for arg in task.args:
@@ -131,7 +159,7 @@ class Converter:
                     arg = new
                 nested.append(new._dependencies)
             elif isinstance(arg, TaskRef):  # a future: stays the object that it is
-                deps.append(arg.key)
+                deps.append(self._outside(arg))
             args.append(arg)
         kwargs = task.kwargs
         if kwargs:
@@ -141,7 +169,7 @@ class Converter:
                     new = self._argument(arg, depth)
                     changed = changed or new is not arg
                     if isinstance(new, TaskRef):
-                        deps.append(new.key)
+                        deps.append(new.key if type(new) is TaskRef else self._outside(new))
                     else:
                         nested.append(new._dependencies)
                     fresh[name] = new
@@ -152,7 +180,12 @@ class Converter:
         if not changed:
             return task
         all_deps = frozenset(deps).union(*nested) if nested else frozenset(deps)
-        return make_task(task.key, task.func, tuple(args), kwargs, all_deps, task._data_producer)
+        return make_task(key, task.func, tuple(args), kwargs, all_deps, task._data_producer)
+
+    def _outside(self, future: Any) -> Key:
+        """The key of a future: known to the scheduler, not to this graph."""
+        self._external.add(future.key)
+        return future.key  # type: ignore[no-any-return]
 
     def _argument(self, arg: Any, depth: int) -> Any:
         if type(arg) is TaskRef:
@@ -189,6 +222,7 @@ class Converter:
                 return make_task(key, _identity_cast, tuple(parsed), {"typ": kind}, _deps(parsed))
             return kind(parsed)
         if _is_dask_future(value):
+            self._outside(value)
             return value if key is None else Alias(key, value.key)
         return value
 
@@ -211,10 +245,6 @@ def _nests_graph(task: Task) -> bool:
     if task.func is _execute_subgraph:
         return True
     return any(type(arg) is Task and arg.func is _execute_subgraph for arg in task.args)
-
-
-def _same(a: object, b: object) -> bool:
-    return a is b
 
 
 def _deps(args: list[Any]) -> Deps:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from dask._task_spec import GraphNode
 from dask.typing import Key
 
 Nodes = dict[Key, GraphNode]
+
+_dependencies = attrgetter("_dependencies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Graph:
         Whether tasks with text keys (delayed work) may be fused.
     held : dict of Key to object
         Futures that stand in the graph as values: kept alive with it, under their keys.
+    external : set of Key
+        Keys that tasks refer to and that live elsewhere: those of futures.
 
     Examples
     --------
@@ -69,15 +76,18 @@ class Graph:
     elementwise: frozenset[str] = frozenset()
     fuse_text_keys: bool = True
     held: dict[Key, Any] = field(default_factory=dict)
+    external: set[Key] = field(default_factory=set)
 
-    def users(self) -> dict[Key, int]:
+    def users(self) -> Counter[Key]:
         """How many tasks use each key; keys that nobody uses are absent."""
-        counts: dict[Key, int] = {}
-        get = counts.get
-        for node in self.nodes.values():
-            for dep in node.dependencies:
-                counts[dep] = get(dep, 0) + 1
-        return counts
+        return Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
+
+    def with_nodes(self, nodes: Nodes) -> Graph:
+        """The same graph over other nodes."""
+        annotations = self.annotations
+        if annotations:
+            annotations = {key: value for key, value in annotations.items() if key in nodes}
+        return replace(self, nodes=nodes, annotations=annotations)
 
     def metrics(self) -> Metrics:
         """Size and shape, as :func:`metrics_of` measures them."""

@@ -131,6 +131,7 @@ class Lowering:
         self.stack: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
         self.flat_annotations: dict[Key, Annotations] = {}
         self.rest_loaded = False
+        self.external: set[Key] = set()
         self.converter = Converter(self)
 
     def run(self) -> Graph:
@@ -175,7 +176,7 @@ class Lowering:
             self._drain()
         self._make_late_blocks(clusters)
         elementwise = frozenset(self.names.get(name, name) for name in self.plans)
-        return Graph(self.nodes, tuple(self.outputs), self.annotations, elementwise, True, self.held)
+        return Graph(self.nodes, tuple(self.outputs), self.annotations, elementwise, True, self.held, self.external | self.held.keys())
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -263,7 +264,7 @@ class Lowering:
         if ref is not None:
             return ref
         flat, refs = self.flat, self.refs
-        path = []
+        path: dict[Key, None] = {}  # an ordered set: chains of aliases can be long
         while True:
             value = flat.get(key, _MISSING)
             if value is _MISSING:
@@ -273,7 +274,7 @@ class Lowering:
             if target is None or target in path:
                 ref = self._flat_ref(key, value)
                 break
-            path.append(key)
+            path[key] = None
             key = target
             if (known := refs.get(key)) is not None:
                 ref = known
@@ -330,7 +331,8 @@ class Lowering:
                 if name not in self.lazy and name not in self.plans:
                     self._read_layer(name, layer)
             return self.ref(key)
-        ref = self.refs[key] = TaskRef(key)  # not in the graph: a future's key
+        self.external.add(key)  # not in the graph: a future's key
+        ref = self.refs[key] = TaskRef(key)
         return ref
 
     def block(self, name: str, coords: Coords, table: dict[Coords, TaskRef]) -> TaskRef:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 from toolz import identity
 
@@ -51,6 +51,28 @@ def _constructed_task(
 ) -> Task:
     return Task(key, func, *args, _data_producer=producer, **kwargs)
 
+
+def _slot_container(node: NestedContainer, args: tuple[Any, ...], deps: Deps) -> NestedContainer:
+    """The same kind of container around other arguments."""
+    kind = type(node)
+    new: NestedContainer = _new(kind)
+    new.key = node.key
+    new.func = node.func
+    new.args = args
+    new.kwargs = node.kwargs
+    new._dependencies = deps
+    new._data_producer = node._data_producer
+    new._token = None
+    new._is_coro = None
+    new._repr = None
+    return new
+
+
+def _constructed_container(node: NestedContainer, args: tuple[Any, ...], deps: Deps) -> NestedContainer:
+    return type(node)(list(args)) if type(node) is Dict else type(node)(*args)
+
+
+make_container = _slot_container if _KNOWN_SLOTS else _constructed_container
 
 #: Builds a task from its parts; falls back to the constructor should dask's slots ever change.
 make_task = _slot_task if _KNOWN_SLOTS else _constructed_task

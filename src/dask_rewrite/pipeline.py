@@ -33,7 +33,7 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.remarks import Remarks, RewriteWarning
 from dask_rewrite.rules import Rules
-from dask_rewrite.verify import verify
+from dask_rewrite.verify import VerificationError, verify
 
 logger = logging.getLogger("dask_rewrite")
 
@@ -95,14 +95,29 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
 PASSES = (*LAYER_PASSES, *TASK_PASSES)
 
 
-def select(options: Options) -> tuple[FuseBlockwise | None, list[Pass]]:
-    """The passes to run: fusion of layers (or None), and the passes on tasks in order.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The passes to run: fusion of layers (or None), those on tasks in order, and a name for all that."""
+
+    fusion: FuseBlockwise | None
+    passes: tuple[Pass, ...]
+    salt: str
+
+
+#: The selection made last, by the identity of its options.
+_selected: dict[int, tuple[Options, Selection]] = {}
+
+
+def select(options: Options) -> Selection:
+    """The passes to run under these options.
 
     Raises
     ------
     ValueError
         For a name or option that does not exist; the message names it and the choices.
     """
+    if (known := _selected.get(id(options))) is not None:
+        return known[1]
     names = PASSES if options.passes is None else options.passes
     for where, given in (
         ("passes", names),
@@ -117,7 +132,11 @@ def select(options: Options) -> tuple[FuseBlockwise | None, list[Pass]]:
         raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
     wanted = [name for name in names if name not in options.disable]
     fusion = _configured(FuseBlockwise, options) if "fuse-blockwise" in wanted else None
-    return fusion, [_configured(TASK_PASSES[name], options) for name in wanted if name in TASK_PASSES]
+    passes = tuple(_configured(TASK_PASSES[name], options) for name in wanted if name in TASK_PASSES)
+    selection = Selection(fusion, passes, f"{__version__} {fusion} {passes}")
+    _selected.clear()
+    _selected[id(options)] = (options, selection)
+    return selection
 
 
 def _configured(make: Callable[..., Any], options: Options) -> Any:
@@ -203,15 +222,15 @@ def rewrite_tasks(
         options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))  # type: ignore[arg-type]
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
-    fusion, passes = select(options)
+    selection = select(options)
     remarks = Remarks(options.bisect_limit)
     started = perf_counter()
     with _collector_paused():
         try:
-            graph = _lowered(dsk, outputs, fusion, passes, remarks, options, trace)
+            graph = _lowered(dsk, outputs, selection, remarks, options, trace)
             if graph is not None:
                 graph.fuse_text_keys = fuse_text_keys
-                graph = _run_passes(graph, passes, remarks, options, trace)
+                graph = _run_passes(graph, selection.passes, remarks, options, trace)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -229,15 +248,14 @@ def rewrite_tasks(
 def _lowered(
     hlg: HighLevelGraph,
     outputs: Sequence[Key],
-    fusion: FuseBlockwise | None,
-    passes: Sequence[Pass],
+    selection: Selection,
     remarks: Remarks,
     options: Options,
     trace: Trace | None,
 ) -> Graph | None:
     started = perf_counter()
-    fuse = fusion is not None and remarks.allow("fuse-blockwise")
-    bounds = fusion or FuseBlockwise()
+    fuse = selection.fusion is not None and remarks.allow("fuse-blockwise")
+    bounds = selection.fusion or FuseBlockwise()
     lowering = Lowering(
         hlg,
         outputs,
@@ -248,7 +266,7 @@ def _lowered(
         annotated=options.annotations == "keep",
         max_tasks=options.lower_limit,
         max_seconds=options.lower_seconds,
-        salt=f"{__version__} {bounds if fuse else None} {passes}",
+        salt=f"{selection.salt} {fuse}",
     )
     try:
         graph = lowering.run()
@@ -274,52 +292,50 @@ def _slim_outputs(graph: Graph) -> None:
 def _run_passes(
     graph: Graph, passes: Sequence[Pass], remarks: Remarks, options: Options, trace: Trace | None
 ) -> Graph:
-    external = _External(graph)
+    lowered = graph
+    each_time = options.verify in ("each", "rule")
+    if each_time:
+        verify(graph, external=graph.external)
     for each in passes:
-        started = perf_counter()
-        before = graph
-        try:
-            graph = each.run(graph, remarks)
-            if options.verify in ("each", "rule") and graph is not before:
-                verify(graph, external=external)
-        except Exception as error:
-            if options.on_error == "raise":
-                raise
-            graph = before
-            _warn(each.name, error)
-            remarks.failed(each.name, None, repr(error))
-            if "failure" in options.print_after:
-                _print(each.name, graph)
+        graph = _run_pass(each, graph, remarks, options, trace, each_time)
+    if options.verify != "end":
+        return graph
+    try:
+        verify(graph, external=graph.external)
+    except VerificationError:  # find out which pass it was, and leave that one out
         if trace is not None:
-            last = trace.steps[-1].after if trace.steps else None
-            after = last if graph is before and last is not None else _measured(graph, trace)
-            trace.steps.append(Step(each.name, last, after, perf_counter() - started))
-        if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
-            _print(each.name, graph)
-    if options.verify != "off":
-        verify(graph, external=external)
+            del trace.steps[1:]
+        graph = lowered
+        verify(graph, external=graph.external)
+        for each in passes:
+            graph = _run_pass(each, graph, remarks, options, trace, True)
     return graph
 
 
-class _External:
-    """Keys that may be referred to though no task has them: futures, known to the scheduler."""
-
-    def __init__(self, graph: Graph) -> None:
-        nodes = graph.nodes
-        used: set[Key] = set()
-        for node in nodes.values():
-            used |= node.dependencies
-        used |= graph.held.keys()
-        self.keys = used - nodes.keys()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.keys
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.keys)
-
-    def __len__(self) -> int:
-        return len(self.keys)
+def _run_pass(
+    each: Pass, before: Graph, remarks: Remarks, options: Options, trace: Trace | None, checked: bool
+) -> Graph:
+    """One pass; the graph before it if it fails."""
+    started = perf_counter()
+    try:
+        graph = each.run(before, remarks)
+        if checked and graph is not before:
+            verify(graph, external=graph.external)
+    except Exception as error:
+        if options.on_error == "raise":
+            raise
+        graph = before
+        _warn(each.name, error)
+        remarks.failed(each.name, None, repr(error))
+        if "failure" in options.print_after:
+            _print(each.name, graph)
+    if trace is not None:
+        last = trace.steps[-1].after if trace.steps else None
+        after = last if graph is before and last is not None else _measured(graph, trace)
+        trace.steps.append(Step(each.name, last, after, perf_counter() - started))
+    if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
+        _print(each.name, graph)
+    return graph
 
 
 def _measured(graph: Graph, trace: Trace) -> Metrics:

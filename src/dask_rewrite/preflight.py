@@ -15,6 +15,7 @@ from dask._task_spec import Alias, GraphNode, Task, TaskRef, convert_legacy_task
 from dask.typing import Key
 from dask.utils import funcname, key_split
 
+from dask_rewrite.callable_module import call_as
 from dask_rewrite.findings import Payload, PreflightReport, Problem, Shape
 from dask_rewrite.pickling import Culprit, by_reference, culprit, parts, pickled_size
 from dask_rewrite.verify import NESTING_LIMIT, check_depth, nesting
@@ -275,3 +276,6 @@ def _pickles(value: Any) -> bool:
 def _function(task: Any) -> str:
     func = getattr(task, "func", None)
     return funcname(func) if func is not None else ""
+
+
+call_as(preflight)

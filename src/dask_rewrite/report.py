@@ -81,7 +81,7 @@ class Report:
         self.steps: list[Step] = list(trace.steps)
         self._raw = raw
         self.remarks: list[Remark] = list(trace.remarks)
-        self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts)
+        self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts.items())
         self.seconds: float = trace.seconds
         self.form: str = trace.form
 

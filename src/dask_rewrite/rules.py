@@ -107,9 +107,7 @@ class Rules:
         work = [k for k, t in graph.nodes.items() if type(t) is Task and id(t.func) in by_function]
         if not work:
             return graph
-        new = Graph(
-            dict(graph.nodes), graph.outputs, dict(graph.annotations), graph.elementwise, graph.fuse_text_keys, graph.held
-        )
+        new = graph.with_nodes(dict(graph.nodes))
         site = Site(new)
         changed = False
         while work:

@@ -61,8 +61,7 @@ class FuseChains:
         if not fused:
             return graph
         remarks.applied(self.name, None, f"{fused} tasks into their consumers", fused)
-        annotations = {k: v for k, v in graph.annotations.items() if k in nodes}
-        return Graph(nodes, graph.outputs, annotations, graph.elementwise, graph.fuse_text_keys, graph.held)
+        return graph.with_nodes(nodes)
 
     def _links(self, graph: Graph) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb."""

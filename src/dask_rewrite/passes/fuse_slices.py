@@ -37,13 +37,15 @@ class FuseSlices:
     anchors: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None:
-        outer = _getter(task)
-        if outer is None or type(outer.source) is not TaskRef:
+        source = task.args[0] if task.args else None
+        if type(source) is not TaskRef:
             return None
-        key = outer.source.key
+        key = source.key
         below = site.node(key)
-        inner = _getter(below) if below is not None else None
-        if inner is None:
+        if type(below) is not Task or not any(below.func is g for g in GETTERS):
+            return None
+        outer, inner = _getter(task), _getter(below)
+        if outer is None or inner is None:
             return None
         if not site.used_once(key):
             return Missed("the inner block has other users")
@@ -63,12 +65,12 @@ class FuseSlices:
         if func is not getitem and not (asarray and not inner.lock):
             args = (*args, asarray, inner.lock)
         deps = _depends(inner.source)
-        producer = task.data_producer or below.data_producer  # type: ignore[union-attr]
+        producer = task.data_producer or below.data_producer
         return {task.key: make_task(task.key, func, args, NO_KWARGS, deps, producer)}
 
 
 def _getter(node: GraphNode) -> _Getter | None:
-    if type(node) is not Task or node.kwargs or not any(node.func is g for g in GETTERS):
+    if type(node) is not Task or node.kwargs:
         return None
     args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
     if len(args) == 2:

@@ -23,6 +23,9 @@ class Sweep:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         nodes = graph.nodes
+        # Without cycles, a graph in which only outputs have no users is reachable as a whole.
+        if not nodes.keys() - graph.users().keys() - set(graph.outputs):
+            return graph
         seen: set[Key] = set(graph.outputs)
         stack = list(seen)
         while stack:
@@ -33,17 +36,6 @@ class Sweep:
             if new:
                 seen |= new
                 stack.extend(new)
-        if len(seen) >= len(nodes) and seen.issuperset(nodes):
-            return graph
-        unused = [key for key in nodes if key not in seen]
-        if not unused:
-            return graph
-        remarks.applied(self.name, None, f"{len(unused)} unreachable tasks", len(unused))
-        return Graph(
-            {key: node for key, node in nodes.items() if key in seen},
-            graph.outputs,
-            {key: value for key, value in graph.annotations.items() if key in seen},
-            graph.elementwise,
-            graph.fuse_text_keys,
-            graph.held,
-        )
+        unused = len(nodes) - len(seen & nodes.keys())
+        remarks.applied(self.name, None, f"{unused} unreachable tasks", unused)
+        return graph.with_nodes({key: node for key, node in nodes.items() if key in seen})
