@@ -104,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for turn, ((name, n), run) in enumerate(wanted.items(), 1):
         progress(f"{turn}/{len(wanted)} {name} {n}")
         rows[name, n] = collect(name, n, sides=args.sides, repeat=args.repeat, limit=args.limit, run=run)
+        if args.json:  # after every row: a run that is stopped half way has not been in vain
+            Path(args.json).write_text(json.dumps([asdict(row) for row in rows.values()], indent=1))
     progress("")
     missed = False
     if args.growth:
@@ -118,8 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.targets:
         text, missed = report_targets(rows)
         print("\n" + text)
-    if args.json:
-        Path(args.json).write_text(json.dumps([asdict(row) for row in rows.values()], indent=1))
     return int(missed)
 
 
