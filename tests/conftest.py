@@ -89,7 +89,7 @@ def rewrites(monkeypatch: pytest.MonkeyPatch) -> Rewrites:
     import dask_rewrite.optimizer
     import dask_rewrite.pipeline
 
-    original = dask_rewrite.pipeline.rewrite
+    original = dask_rewrite.pipeline.rewrite_tasks
     result = Rewrites()
     inside = threading.local()
 

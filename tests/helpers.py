@@ -328,9 +328,9 @@ def add_one(x: Any) -> Any:
 
 def rewrite_graph(dsk: Any, keys: list[Any], check: bool = True) -> dict[Any, Any]:
     """Rewrite a bare graph and return its tasks, checked."""
-    from dask_rewrite.pipeline import rewrite
+    from dask_rewrite.pipeline import rewrite_tasks
 
-    graph = rewrite(dsk, keys)
+    graph = rewrite_tasks(dsk, keys)
     assert graph is not None, "the graph was left symbolic"
     tasks = dict(graph.nodes)
     if check:
