@@ -211,9 +211,8 @@ def suites(rest: list[str]) -> list[Command]:
     return [[python, "tests/dask_suites/run.py", *rest]]
 
 
-JOBS = {
-    job.__name__: job for job in (demo, test, lint, doctest, docs, examples, bench, suites, oldest, python313)
-}
+_JOBS = (demo, test, lint, doctest, docs, examples, package, bench, suites, oldest, python313)
+JOBS = {job.__name__: job for job in _JOBS}
 CI = ("lint", "docs", "package", "doctest", "test", "examples", "oldest", "python313", "suites")
 PART_MINUTES = 15
 
