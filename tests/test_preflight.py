@@ -299,7 +299,7 @@ def test_payload_of_a_bound_method():
     assert payload.total == 100 * payload.nbytes
     assert payload.where == "object of the bound method 'score'"
     assert report.payloads[0] is payload
-    assert "100  Model" in repr(report)
+    assert "1    100  Model" in repr(report)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +334,7 @@ def test_equal_objects_are_not_the_same_object():
     tasks["top"] = Task("top", print, *map(TaskRef, range(3)))
     report = preflight(collection(tasks, "top"))
     assert [payload.tasks for payload in report.payloads] == [1, 1, 1]
+    assert "3      3  ndarray" in repr(report)  # of one place: one line
 
 
 def test_payloads_are_sorted_by_what_they_cost_in_all():

@@ -15,8 +15,9 @@ from dask_rewrite.verify import NESTING_LIMIT
 __all__ = ["Payload", "PreflightReport", "Problem", "Shape"]
 
 _WIDE = 100
-_PAYLOAD_HEADER = ["total", "each", "tasks", "object", "where", "function", "layer"]
-_PAYLOAD_TEXT = (3, 4, 5, 6)
+_PAYLOAD_HEADER = ["total", "each", "objects", "tasks", "object", "where", "function", "layer"]
+_PAYLOAD_TEXT = (4, 5, 6, 7)
+_PAYLOADS_SHOWN = 10
 _LAYERS_SHOWN = 5
 
 
@@ -102,7 +103,7 @@ class PreflightReport:
     problems : list of Problem
         What cannot be pickled.
     payloads : list of Payload
-        The heaviest objects, by the bytes of all their copies.
+        Objects of a kilobyte and more, the heaviest by the bytes of all their copies first.
     deepest, widest : Shape
         The task nested deepest, and the one with the most inputs.
     """
@@ -148,18 +149,18 @@ class PreflightReport:
         return f"{tasks} in {layers}, {format_bytes(size)} pickled; {outcome}"
 
     def _payload_rows(self) -> list[list[str]]:
-        return [
-            [
-                format_bytes(payload.total),
-                format_bytes(payload.nbytes or 0),
-                f"{payload.tasks:,}",
-                payload.kind,
-                shorten(payload.where, 50),
-                shorten(payload.function, 30),
-                shorten(payload.layer, 40),
-            ]
-            for payload in self.payloads
-        ]
+        """The heaviest places; objects that stand in the same place of different tasks share a row."""
+        places: dict[tuple[str, ...], list[Payload]] = {}
+        for payload in self.payloads:
+            place = payload.kind, payload.where, payload.function, payload.layer
+            places.setdefault(place, []).append(payload)
+        heaviest = sorted(places.items(), key=lambda item: -sum(payload.total for payload in item[1]))
+        rows = []
+        for (kind, where, function, layer), payloads in heaviest[:_PAYLOADS_SHOWN]:
+            total, tasks = sum(p.total for p in payloads), sum(p.tasks for p in payloads)
+            numbers = [format_bytes(total), format_bytes(total // tasks), f"{len(payloads):,}", f"{tasks:,}"]
+            rows.append([*numbers, kind, shorten(where, 50), shorten(function, 30), shorten(layer, 40)])
+        return rows
 
     def _shapes(self) -> list[list[str]]:
         deepest, widest = self.deepest, self.widest

@@ -28,7 +28,6 @@ _TRACED = 10
 _SMALL = 32
 #: Payloads under this size are not worth a line.
 _WORTH = 1024
-_SHOWN = 10
 
 _ATOMS = (type(None), bool, int, float, complex, slice, range, type, type(...), TaskRef, Alias)
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -51,7 +50,9 @@ def preflight(*collections: Any) -> PreflightReport:
 
     Examples
     --------
-    >>> import threading, dask
+    >>> import threading
+    >>> import dask
+    >>> import dask_rewrite
     >>> lock = threading.Lock()
     >>> @dask.delayed(pure=False)
     ... def guarded(x):
@@ -103,7 +104,7 @@ class _Survey:
             tasks=self._tasks,
             layers=self._sizes,
             problems=list(self._problems.values()),
-            payloads=payloads[:_SHOWN],
+            payloads=payloads,
             deepest=self._deepest,
             widest=self._widest,
         )
