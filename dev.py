@@ -23,12 +23,9 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,77 +203,17 @@ def bench(rest: list[str]) -> list[Command]:
     return [[python, "-m", "benchmarks", *rest]]
 
 
+def ci(rest: list[str]) -> list[Command]:
+    return [[sys.executable, ".ci/parts.py", *rest]]
+
+
 def suites(rest: list[str]) -> list[Command]:
     python = str(MAIN.ensure("suites"))
     return [[python, "tests/dask_suites/run.py", *rest]]
 
 
-_JOBS = (demo, test, lint, doctest, docs, examples, package, bench, suites, oldest, python313)
+_JOBS = (demo, test, lint, doctest, docs, examples, package, bench, suites, oldest, python313, ci)
 JOBS = {job.__name__: job for job in _JOBS}
-CI = ("lint", "docs", "package", "doctest", "test", "examples", "oldest", "python313", "suites")
-PART_MINUTES = 15
-
-# -------------------------------------------------------------------------- ci
-
-
-@dataclass
-class Result:
-    """What one part of the continuous integration came to."""
-
-    name: str
-    passed: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-
-
-def run_and_count(command: Command, result: Result) -> None:
-    """Run one command, showing its output, and add pytest's own counts (or one, for other commands)."""
-    say(" ".join(command))
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    timer = threading.Timer(PART_MINUTES * 60, process.kill)
-    timer.start()
-    last = ""
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        if re.search(r"\d+ (passed|failed)", line):
-            last = line
-    code = process.wait()
-    timer.cancel()
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", last)}
-    failed = counts.get("failed", 0) + counts.get("error", 0)
-    result.passed += counts.get("passed", 0 if code else 1)
-    result.failed += failed or (1 if code else 0)
-
-
-def ci(rest: list[str]) -> int:
-    """Run all parts to the end, whatever fails, and print a table of them."""
-    unknown = set(rest) - set(JOBS)
-    if unknown:
-        raise SystemExit(f"[dev] unknown parts: {', '.join(sorted(unknown))}")
-    results = []
-    for name in rest or CI:
-        result = Result(name)
-        say(f"======== {name}")
-        start = time.perf_counter()
-        try:
-            commands = JOBS[name]([])
-            if not commands:
-                say(f"{name} has nothing to run")
-                result.failed += 1
-            for command in commands:
-                run_and_count(command, result)
-        except (SystemExit, subprocess.CalledProcessError, OSError) as error:
-            say(str(error))
-            result.failed += 1
-        result.seconds = time.perf_counter() - start
-        results.append(result)
-    total = Result("total", *(sum(getattr(r, f) for r in results) for f in ("passed", "failed", "seconds")))
-    print(f"\n{'part':<12}{'seconds':>9}{'passed':>9}{'failed':>9}")
-    for row in [*results, total]:
-        print(f"{row.name:<12}{row.seconds:>9.0f}{row.passed:>9}{row.failed:>9}")
-    print(f"\n{total.passed} passed, {total.failed} failed", flush=True)
-    return 1 if total.failed else 0
 
 
 def main() -> int:
@@ -285,11 +222,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("job", choices=[*JOBS, "ci"], metavar="job")
+    parser.add_argument("job", choices=list(JOBS), metavar="job")
     options, rest = parser.parse_known_args()
     os.chdir(ROOT)
-    if options.job == "ci":
-        return ci(rest)
     commands = JOBS[options.job](rest)
     if not commands:
         raise SystemExit(f"[dev] {options.job} has nothing to run")
