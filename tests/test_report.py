@@ -238,6 +238,15 @@ def test_explain_measures_bytes_on_request():
     assert "pickled" in repr(report)
 
 
+def test_explain_measures_depth():
+    x = da.ones(4, chunks=2)
+    for _ in range(10):
+        x = da.concatenate([x[2:], x[:2]]).map_overlap(abs, depth=1, boundary="none")
+    report = explain(x)
+    assert report.before.depth > 20
+    assert 10 <= report.after.depth <= report.before.depth
+
+
 def test_explain_several_collections_together():
     x = da.ones(8, chunks=4)
     alone = explain(x + 1)
