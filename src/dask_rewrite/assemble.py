@@ -7,15 +7,48 @@ per set of annotation names. Dependencies between layers never form a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Set
 from typing import Any
 
-from dask._task_spec import GraphNode
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.base import clone_key
+from dask.graph_manipulation import chunks
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
+from toolz import identity
 
 from dask_rewrite.graph import Graph
 from dask_rewrite.names import fingerprint
+from dask_rewrite.nodes import renamed
+from dask_rewrite.program import operation
+
+
+class TaskLayer(MaterializedLayer):
+    """A layer of task nodes that can be cloned and bound; dask's own knows tuples only.
+
+    Pickled it becomes dask's own layer.
+    """
+
+    def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
+        """The layer under new keys; tasks without dependencies among ``keys`` wait for ``bind_to``."""
+        made: dict[Key, Any] = {}
+        bound = False
+        for key, node in self.mapping.items():
+            if key not in keys:
+                made[key] = node
+                continue
+            key = clone_key(key, seed)
+            subs = {dep: clone_key(dep, seed) for dep in node.dependencies if dep in keys}
+            if subs or bind_to is None:
+                made[key] = renamed(node.substitute(subs), key)
+            else:
+                inner = node if isinstance(node, Task) else operation(identity, (node,))
+                made[key] = Task(key, chunks.bind, inner, TaskRef(bind_to), _data_producer=node.data_producer)
+                bound = True
+        return TaskLayer(made, annotations=self.annotations), bound
+
+    def __reduce__(self) -> Any:
+        return MaterializedLayer, (dict(self.mapping), self.annotations)
 
 
 def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = None) -> HighLevelGraph:
@@ -40,13 +73,14 @@ def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = Non
         grouped.setdefault(place[key] if place else None, {})[key] = node
     if not grouped:
         grouped[None] = {}
+    kind = MaterializedLayer if collections is None else TaskLayer
     token = fingerprint([sorted(map(str, graph.outputs))] if len(graph.outputs) < 100 else [str(graph.outputs[0])])
     names = {group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)}
     layers: dict[str, Any] = {}
     where: dict[Key, str] = {}
     for group, nodes in grouped.items():
         name = names[group]
-        layers[name] = MaterializedLayer(nodes, annotations=_layer_annotations(graph, nodes))
+        layers[name] = kind(nodes, annotations=_layer_annotations(graph, nodes))
         where.update(dict.fromkeys(nodes, name))
     dependencies = _dependencies(grouped, names, where) if len(layers) > 1 else {name: set() for name in layers}
     if graph.held:

@@ -14,6 +14,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.assemble import assemble
+from dask_rewrite.config import Options
 from dask_rewrite.pipeline import as_layers, rewrite_tasks
 
 
@@ -43,6 +44,8 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
             raise TypeError(
                 f"optimize() expects dask collections (array, delayed, bag, dataframe, xarray), got {type(value).__name__}"
             )
+    if not Options.current().enabled:
+        return collections[0] if len(collections) == 1 else tuple(collections)
     plain = [c for c in collections if not _has_expression(c)]
     graph = _rewritten(plain) if plain else None
     results = []

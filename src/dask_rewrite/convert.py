@@ -96,8 +96,8 @@ class Converter:
         if kind is Alias:
             target = node.target  # type: ignore[attr-defined]
             ref = self._ref(target)
-            if depth:  # a nested alias evaluates to its target, whatever it is called
-                return node if ref.key == target == node.key else Alias(ref.key)
+            if depth:
+                return Alias(ref.key)
             return node if ref.key == target else Alias(node.key, ref.key)
         if isinstance(node, NestedContainer):
             return self._resolve_container(node, depth)
@@ -123,6 +123,9 @@ class Converter:
                 deps.append(new.key)
                 if new.key == arg.key:
                     new = arg
+            elif type(arg) is Alias:
+                new = ref(arg.target)
+                deps.append(new.key)
             elif isinstance(arg, GraphNode):
                 new = self.resolve(arg, depth + 1)
                 nested.append(new._dependencies)
@@ -152,6 +155,10 @@ class Converter:
                 if ref.key != arg.key:
                     changed = True
                     arg = ref
+            elif type(arg) is Alias:  # evaluates to its target, whatever it is called
+                arg = self._ref(arg.target)
+                deps.append(arg.key)
+                changed = True
             elif isinstance(arg, GraphNode):
                 new = self.resolve(arg, depth + 1)
                 if new is not arg:
@@ -191,6 +198,8 @@ class Converter:
         if type(arg) is TaskRef:
             ref = self._ref(arg.key)
             return arg if ref.key == arg.key else ref
+        if type(arg) is Alias:
+            return self._ref(arg.target)
         if isinstance(arg, GraphNode):
             return self.resolve(arg, depth + 1)
         return arg

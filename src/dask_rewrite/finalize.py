@@ -29,14 +29,15 @@ HOLLOWABLE = frozenset(
 
 def slim(task: Task) -> Task:
     """The finalize task with bound methods of known collections rebound to hollow twins."""
-    func = _slim_value(task.func)
-    args = tuple([_slim_value(arg) for arg in task.args])
+    func = slim_value(task.func)
+    args = tuple([slim_value(arg) for arg in task.args])
     if func is task.func and all(a is b for a, b in zip(args, task.args)):
         return task
     return make_task(task.key, func, args, task.kwargs, task._dependencies, task._data_producer)
 
 
-def _slim_value(value: Any) -> Any:
+def slim_value(value: Any) -> Any:
+    """A bound method of a known collection, rebound to its hollow twin; anything else as it is."""
     if isinstance(value, MethodType) and is_hollowable(value.__self__):
         return getattr(hollow(value.__self__), value.__name__)
     return value

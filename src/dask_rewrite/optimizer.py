@@ -10,10 +10,11 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from dask._expr import Expr, HLGExpr, HLGFinalizeCompute
+from dask._task_spec import Task
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
 from dask.delayed import Delayed
@@ -21,7 +22,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
-from dask_rewrite.finalize import slim
+from dask_rewrite.finalize import slim, slim_value
 from dask_rewrite.graph import Graph
 from dask_rewrite.pipeline import as_layers, rewrite_tasks
 from dask_rewrite.remarks import RewriteWarning
@@ -104,16 +105,20 @@ class Optimizer(int, Expr):  # type: ignore[misc]
         """Called by dask on the client with the expression that this is an operand of."""
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
-        keys = parent.__dask_keys__()
+        symbolic = _slim_parent(parent)
+        keys = symbolic.__dask_keys__()
         flat = list(dict.fromkeys(flatten(keys)))
-        hlg = as_layers(parent.hlg)
-        limit = SMALL * 5 if _has_client() and _symbolic_bytes(hlg) < SMALL * TASK_BYTES else None
+        hlg = as_layers(symbolic.hlg)
+        small = _symbolic_bytes(hlg) < SMALL * TASK_BYTES
+        limit = 5 * SMALL if small and _has_client() else None
         graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
-        if graph is None or (
-            len(graph.nodes) > SMALL and _symbolic_bytes(hlg) < len(graph.nodes) * TASK_BYTES
-        ):
-            return _expression(parent, keys, _slim_layers(hlg, flat), Finish(graph, len(hlg.layers)))
-        return _expression(parent, keys, assemble(graph), None)
+        if graph is None or len(graph.nodes) > SMALL and _symbolic_bytes(hlg) < len(graph.nodes) * TASK_BYTES:
+            finish = symbolic.low_level_optimizer
+            finish.graph = graph
+            finish.layers = len(hlg.layers)
+            return symbolic
+        kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
+        return kind(dsk=assemble(graph), output_keys=keys)
 
     # -- behaviour as a value ------------------------------------------------------------------
 
@@ -157,6 +162,11 @@ class Optimizer(int, Expr):  # type: ignore[misc]
     def dependencies(self) -> list[Expr]:
         return []
 
+    def _layer(self) -> dict[Any, Any]:
+        return {}
+
+    __dask_graph__ = _layer
+
 
 class Finish:
     """Low-level optimizer of a graph that is sent symbolically.
@@ -165,9 +175,9 @@ class Finish:
     nothing for a graph of so many layers that dask's fusion could nest too deep.
     """
 
-    def __init__(self, graph: Graph | None, layers: int) -> None:
-        self.graph = graph
-        self.layers = layers
+    def __init__(self) -> None:
+        self.graph: Graph | None = None
+        self.layers = 0
 
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
         if self.graph is None:
@@ -178,24 +188,47 @@ class Finish:
         return operator.itemgetter(0), ((array_optimize if self.layers <= SHALLOW else None,),)
 
 
-def _expression(parent: HLGExpr, keys: Any, hlg: HighLevelGraph, finish: Finish | None) -> HLGExpr:
-    """The parent over another graph; a group stays a group, and nothing refers to collections any more."""
-    kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
-    postcompute = None if isinstance(parent, HLGFinalizeCompute) or finish is None else parent.postcompute
-    return kind(dsk=hlg, low_level_optimizer=finish, output_keys=keys, postcompute=postcompute)
+def _slim_parent(parent: HLGExpr) -> HLGExpr:
+    """The same kind of expression over the layers that are needed, holding on to no collection."""
+    finish = Finish()
+    inner = parent.operand("dsk")
+    if isinstance(parent, HLGFinalizeCompute):
+        keys = inner.__dask_keys__()
+        post = _slim_post(parent.postcompute)
+        below = HLGExpr(
+            dsk=_needed_layers(inner.hlg, keys), low_level_optimizer=finish, output_keys=keys, postcompute=post
+        )
+        return HLGFinalizeCompute(below, low_level_optimizer=finish, output_keys=keys, postcompute=post)
+    keys = parent.__dask_keys__()
+    hlg = _slim_layers(_needed_layers(as_layers(parent.hlg), keys), keys)
+    return type(parent)(dsk=hlg, low_level_optimizer=finish, output_keys=keys)
 
 
-def _slim_layers(hlg: HighLevelGraph, keys: Iterable[Any]) -> HighLevelGraph:
-    """Only the layers that are needed, with slim finalize tasks."""
-    names = {key[0] if type(key) is tuple and key else key for key in keys}
-    if not all(name in hlg.layers for name in names):
-        return hlg
-    hlg = hlg.cull_layers(names)
+def _slim_post(post: Any) -> Any:
+    if isinstance(post, list):
+        return [_slim_post(each) for each in post]
+    func, args = post
+    return slim_value(func), tuple([slim_value(arg) for arg in args])
+
+
+def _names(keys: Any) -> set[Any]:
+    return {key[0] if type(key) is tuple and key else key for key in flatten(keys)}
+
+
+def _needed_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
+    names = _names(keys)
+    return hlg.cull_layers(names) if names <= hlg.layers.keys() else hlg
+
+
+def _slim_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
+    """Slim finalize tasks, where they are tasks already: several collections computed together."""
     layers = dict(hlg.layers)
-    for name in names:
+    for name in _names(keys) & layers.keys():
         layer = layers[name]
         if isinstance(layer, MaterializedLayer) and list(layer.mapping) == [name]:
-            layers[name] = MaterializedLayer({name: slim(layer.mapping[name])}, annotations=layer.annotations)
+            task = layer.mapping[name]
+            if type(task) is Task:
+                layers[name] = MaterializedLayer({name: slim(task)}, annotations=layer.annotations)
     return HighLevelGraph(layers, hlg.dependencies)
 
 
@@ -228,8 +261,6 @@ def _has_delayed(parent: HLGExpr) -> bool:
 
 
 def _is_graph(value: Any) -> bool:
-    from collections.abc import Mapping
-
     return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")
 
 

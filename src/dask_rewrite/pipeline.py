@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar, Literal, Protocol
 
-from dask._task_spec import Task
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
@@ -25,7 +24,6 @@ from dask.typing import Key
 from dask_rewrite import __version__
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
-from dask_rewrite.finalize import slim
 from dask_rewrite.graph import Graph, Metrics
 from dask_rewrite.lower import Lowering, OverBudget
 from dask_rewrite.passes.fuse_chains import FuseChains
@@ -273,20 +271,14 @@ def _lowered(
     except OverBudget:
         remarks.missed("lower", None, "larger than rewrite.lower-limit, or slower than rewrite.lower-seconds")
         return None
-    _slim_outputs(graph)
     if graph.annotations:
         names = sorted(set().union(*graph.annotations.values()))
         remarks.applied("annotations", None, f"{', '.join(names)} take effect; dask's own fusion drops them")
     if trace is not None:
         trace.steps.append(Step("lower", None, _measured(graph, trace), perf_counter() - started))
+    if not options.print_after.isdisjoint(("changed", *LAYER_PASSES)):
+        _print("lower", graph)
     return graph
-
-
-def _slim_outputs(graph: Graph) -> None:
-    for key in graph.outputs:
-        node = graph.nodes.get(key)
-        if type(node) is Task and type(key) is str:
-            graph.nodes[key] = slim(node)
 
 
 def _run_passes(

@@ -52,11 +52,14 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     >>> report.after.tasks <= report.before.tasks
     True
     """
-    from dask_rewrite.pipeline import Trace, rewrite
+    from dask.delayed import Delayed
+
+    from dask_rewrite.pipeline import Trace, rewrite_tasks
 
     graph, keys = _merged(collections)
     trace = Trace(nbytes=nbytes)
-    rewrite(graph, keys, trace=trace)
+    watched = any(isinstance(collection, Delayed) for collection in collections)
+    rewrite_tasks(graph, keys, fuse_text_keys=not watched, trace=trace)
     return Report(trace, _raw_metrics(graph, nbytes))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
@@ -205,4 +205,6 @@ def inlined(node: GraphNode, values: Mapping[Key, GraphNode]) -> GraphNode:
 def _inlined_argument(arg: Any, values: Mapping[Key, GraphNode]) -> Any:
     if type(arg) is TaskRef:
         return values.get(arg.key, arg)
+    if type(arg) is Alias:
+        return values.get(arg.target, arg)
     return inlined(arg, values) if isinstance(arg, GraphNode) else arg
