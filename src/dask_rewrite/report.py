@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,18 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     """
     from dask.delayed import Delayed
 
-    from dask_rewrite.pipeline import Trace, rewrite_tasks
+    from dask_rewrite.pipeline import Step, Trace, rewrite_tasks
 
     graph, keys = _merged(collections)
     trace = Trace(nbytes=nbytes)
     watched = any(isinstance(collection, Delayed) for collection in collections)
     rewrite_tasks(graph, keys, fuse_text_keys=not watched, trace=trace)
-    return Report(trace, _raw_metrics(graph, nbytes))
+    raw = _raw_metrics(graph, nbytes)
+    if not trace.steps:  # it goes out as the layers that it is
+        trace.steps.append(Step("lower", raw, raw, trace.seconds))
+    elif trace.steps[0].before is None:
+        trace.steps[0] = replace(trace.steps[0], before=raw)
+    return Report(trace)
 
 
 class Report:
@@ -80,9 +86,8 @@ class Report:
         ``"tasks"``, or ``"symbolic"`` where the graph is sent as layers.
     """
 
-    def __init__(self, trace: Trace, raw: Metrics | None = None) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.steps: list[Step] = list(trace.steps)
-        self._raw = raw
         self.remarks: list[Remark] = list(trace.remarks)
         self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts.items())
         self.seconds: float = trace.seconds
@@ -91,12 +96,12 @@ class Report:
     @property
     def before(self) -> Metrics | None:
         """The graph as the program built it; depth and fan-in are zero where it was too large to measure."""
-        return self._raw or (self.steps[0].before if self.steps else None)
+        return self.steps[0].before if self.steps else None
 
     @property
     def after(self) -> Metrics | None:
-        """The graph that is sent to the scheduler; where it goes as layers, these are not measured."""
-        return self.steps[-1].after if self.steps and self.form == "tasks" else None
+        """The graph that is sent to the scheduler."""
+        return self.steps[-1].after if self.steps else None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, ready for ``json.dumps``."""
@@ -160,22 +165,19 @@ class Report:
         return text + end
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        sized = any(metrics is not None and metrics.nbytes is not None for metrics in self._all_metrics())
+        measured = [metrics for step in self.steps for metrics in (step.before, step.after)]
+        sized = any(metrics is not None and metrics.nbytes is not None for metrics in measured)
         header = ["pass", "tasks", "depth", "max fan-in", *(["pickled"] if sized else []), "time", "applied"]
         rows = []
-        for i, step in enumerate(self.steps):
-            before = step.before if i or step.before else self.before
+        for step in self.steps:
             applied = self.counts.get((step.name, "applied"), 0)
-            rows.append([step.name, *_cells(before, step.after, sized), format_time(step.seconds)])
+            rows.append([step.name, *_cells(step.before, step.after, sized), format_time(step.seconds)])
             rows[-1].append(f"{applied:,}" if applied else "-")
         if self.steps:
             applied = sum(count for (_, kind), count in self.counts.items() if kind == "applied")
             rows.append(["total", *_cells(self.before, self.after, sized), format_time(self.seconds)])
             rows[-1].append(f"{applied:,}")
         return header, rows
-
-    def _all_metrics(self) -> list[Metrics | None]:
-        return [self._raw, *(metrics for step in self.steps for metrics in (step.before, step.after))]
 
     def _remark_rows(self) -> list[list[str]]:
         """One row per rule and kind, with its commonest reasons below one another."""
@@ -192,7 +194,7 @@ class Report:
             texts = [reason if len(common) == 1 else f"{reason} ({times})" for reason, times in shown]
             if len(common) > _REASONS:
                 texts.append(f"and {len(common) - _REASONS} more reasons")
-            first, *others = [shorten(text, 90) for text in texts] or [""]
+            first, *others = [shorten(text, 80) for text in texts] or [""]
             rows.append([kind, rule, f"{self.counts[rule, kind]:,}", first])
             rows += [["", "", "", text] for text in others]
         return rows
