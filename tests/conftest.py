@@ -164,7 +164,7 @@ def cluster() -> Iterator[Any]:
                 "plain": {"cls": Nanny, "options": {**options}},
                 "tape": {"cls": Nanny, "options": {**options, "resources": {"tape": 2}}},
             },
-            scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}},
+            scheduler={"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "host": "127.0.0.1"}},
             silence_logs=50,
         )
         try:

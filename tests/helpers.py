@@ -273,6 +273,9 @@ class Source:
     def reset(self) -> None:
         self.loads = self.elements = 0
 
+    def __reduce__(self) -> Any:
+        return Source, (self.values,)
+
 
 def counted(shape: tuple[int, ...], chunks: Any, dtype: Any = "f8") -> tuple[Source, da.Array]:
     """A lazily read array of distinct values, and the source that counts its loads."""
@@ -289,13 +292,45 @@ def distinct(shape: tuple[int, ...], chunks: Any, dtype: Any = "f8") -> da.Array
 # programs that users write, at any size
 
 
+class Loop:
+    """Grows an array program step by step without copying the graph at every step, as dask does.
+
+    A step works on arrays that know one layer only; the whole graph is put together at the end.
+    """
+
+    def __init__(self, *arrays: da.Array) -> None:
+        self.layers: dict[str, Any] = {}
+        self.dependencies: dict[str, set[str]] = {}
+        for array in arrays:
+            self._absorb(array)
+
+    def _absorb(self, array: da.Array) -> None:
+        for name, layer in array.dask.layers.items():
+            if name not in self.layers:
+                self.layers[name] = layer
+                self.dependencies[name] = set(array.dask.dependencies[name])
+
+    def short(self, array: da.Array) -> da.Array:
+        """The array, with a graph of its own layer alone."""
+        self._absorb(array)
+        return self._array(array, HighLevelGraph({array.name: self.layers[array.name]}, {array.name: set()}))
+
+    def whole(self, array: da.Array) -> da.Array:
+        self._absorb(array)
+        return self._array(array, HighLevelGraph(dict(self.layers), dict(self.dependencies)))
+
+    def _array(self, array: da.Array, graph: HighLevelGraph) -> da.Array:
+        return da.Array(graph, array.name, array.chunks, meta=array._meta)
+
+
 def leapfrog(steps: int, chunks: int = 2) -> da.Array:
     """``a, b = b, (a + b) * 0.5``: the recurrence that kills dask at 220 steps."""
     a = da.from_array(np.arange(4.0), chunks=chunks)
     b = da.from_array(np.arange(4.0) + 1, chunks=chunks)
+    loop = Loop(a, b)
     for _ in range(steps):
-        a, b = b, (a + b) * 0.5
-    return b
+        a, b = b, loop.short((a + b) * 0.5)
+    return loop.whole(b)
 
 
 def leapfrog_by_hand(steps: int) -> np.ndarray:
@@ -306,11 +341,11 @@ def leapfrog_by_hand(steps: int) -> np.ndarray:
 
 
 def running_total(steps: int) -> da.Array:
-    x = da.from_array(np.arange(4), chunks=2)
-    total = x
+    total = x = da.from_array(np.arange(4), chunks=2)
+    loop = Loop(x)
     for _ in range(steps):
-        total = total + x
-    return total
+        total = loop.short(total + x)
+    return loop.whole(total)
 
 
 def there_and_back(steps: int) -> da.Array:

@@ -11,6 +11,7 @@ from typing import Any
 import dask
 import dask.array as da
 import dask.bag as db
+import distributed
 import numpy as np
 import pytest
 
@@ -93,9 +94,8 @@ def test_no_name_stands_for_two_tasks(client: Any) -> None:
         lambda b: b - b.mean(),
     ):
         futures.append(client.compute(go_on(base)))
-        with dask.config.set(array_optimize=None):
-            futures.append(client.compute(go_on(base) * 1))
-    client.gather(futures)
+        futures.append(client.persist(go_on(base)))
+    distributed.wait(futures)
 
     def logged(dask_scheduler: Any) -> list[str]:
         return [message for _, message in dask_scheduler.get_logs() if "run_spec" in message]
@@ -285,7 +285,7 @@ def test_threads_of_the_client(client: Any) -> None:
 def test_in_process_cluster() -> None:
     from distributed import Client
 
-    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
         assert_same(client.compute(leapfrog(300)).result(timeout=60), leapfrog_by_hand(300))
         persisted = client.persist(distinct((8,), 2) + 1)
         assert_same((persisted + 1).compute(), np.arange(8.0) + 2)
@@ -301,7 +301,7 @@ def test_a_worker_killed_in_mid_run(cluster: Any) -> None:
 
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=60
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0, silence_logs=60
         ) as own,
         Client(own) as client,
         switched_on(),

@@ -40,9 +40,9 @@ else:
 async def main():
     from distributed import Scheduler, Worker
     if len(sys.argv) == 1:
-        server = Scheduler(host="127.0.0.1", port=0, dashboard=False)
+        server = Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0")
     else:
-        server = Worker(sys.argv[1], host="127.0.0.1", nthreads=2, memory_limit=0, dashboard=False)
+        server = Worker(sys.argv[1], host="127.0.0.1", nthreads=2, memory_limit=0, dashboard=False, dashboard_address=":0")
     async with server:
         print("address:", server.address, flush=True)
         await server.finished()
