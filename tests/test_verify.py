@@ -14,6 +14,7 @@ from toolz import pipe
 
 from dask_rewrite.graph import Graph
 from dask_rewrite.nodes import make_task
+from dask_rewrite.pipeline import rewrite_tasks
 from dask_rewrite.verify import NESTING_LIMIT, VerificationError, check_depth, is_acyclic, nesting, verify
 
 
@@ -357,3 +358,20 @@ def test_built_at_full_speed_or_by_dask_makes_no_difference():
     for key in (50, 150):
         graph.nodes[key] = make_task(key, operator.neg, (TaskRef(key - 1),), {}, frozenset({key - 1}))
     verify(graph, thorough=True)
+
+
+def test_what_the_optimizer_makes_is_sound():
+    da = pytest.importorskip("dask.array")
+    x = da.ones((40, 40), chunks=10)
+    a, b = x, x + 1
+    for _ in range(100):
+        a, b = b, (a + b) * 0.5
+    looped = x
+    for _ in range(20):
+        looped = da.from_delayed(dask.delayed(abs)(looped), shape=x.shape, dtype=x.dtype)
+    x[3, 4] = 2
+    for made in (a, looped, x, x @ x.T, (x - x.mean(0)).std(1), x.map_overlap(abs, depth=1), x.cumsum(0)):
+        keys = list(dask.core.flatten(made.__dask_keys__()))
+        graph = rewrite_tasks(made.__dask_graph__(), keys)
+        assert graph.outputs == tuple(keys)
+        verify(graph, thorough=True)
