@@ -69,13 +69,16 @@ class Emitter:
 
 def timed(call: Callable[[], Any], clean: bool = True) -> tuple[float, Any]:
     """Seconds and result of a call; garbage of earlier work is collected before, not during."""
+    on = "stock"
     if isinstance(call, sides.Prepared):
         call.reset()
+        on = call.on
     if clean:
         gc.collect()
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
+    with sides.switched_on(on):
+        start = time.perf_counter()
+        result = call()
+        return time.perf_counter() - start, result
 
 
 def alternate(emit: Emitter, figure: str, calls: dict[str, Callable[[], Any]], repeat: int) -> dict[str, Any]:

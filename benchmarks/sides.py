@@ -25,7 +25,7 @@ Result = tuple[dict[Any, Any], list[Any]]
 def available() -> list[str]:
     """The sides whose library is installed here."""
     found = ["stock"]
-    for side, module in (("ours", "dask_rewrite.pipeline"), ("dask-array", "dask_array")):
+    for side, module in (("ours", "dask_rewrite"), ("dask-array", "dask_array")):
         try:
             importlib.import_module(module)
         except ImportError:
@@ -77,16 +77,19 @@ def _groups(collections: tuple[Any, ...]) -> list[tuple[Callable[..., Any], list
 
 
 class Prepared:
-    """A call that is timed; what is prepared anew before each turn is not."""
+    """A call that is timed; what is done before each turn and after it is not."""
 
-    def __init__(self, prepare: Callable[[], Any], call: Callable[[Any], Result]) -> None:
+    def __init__(self, prepare: Callable[[], Any], call: Callable[[Any], Any], on: str = "stock") -> None:
+        #: the side that is switched on during the call
+        self.on = on
         self.prepare, self.call = prepare, call
         self.ready: Any = None
 
     def reset(self) -> None:
+        """Prepare a turn."""
         self.ready = self.prepare()
 
-    def __call__(self) -> Result:
+    def __call__(self) -> Any:
         ready, self.ready = self.ready, None
         return self.call(ready)
 
@@ -110,7 +113,7 @@ def _stock(workload: Workload, n: int, collections: tuple[Any, ...]) -> Prepared
 
 
 def _ours(workload: Workload, n: int, collections: tuple[Any, ...]) -> Prepared:
-    from dask_rewrite.pipeline import rewrite
+    import dask_rewrite
 
     groups = _groups(collections)
     outputs = [key for _, _, keys in groups for key in keys]
@@ -119,7 +122,7 @@ def _ours(workload: Workload, n: int, collections: tuple[Any, ...]) -> Prepared:
         return fresh(HighLevelGraph.merge(*(graph for _, graphs, _ in groups for graph in graphs)))
 
     def call(graph: Any) -> Result:
-        return ensure_dict(rewrite(graph, outputs)), outputs
+        return ensure_dict(dask_rewrite.optimize(graph, outputs)), outputs
 
     return Prepared(prepare, call)
 
@@ -167,7 +170,7 @@ def end_to_end(side: str, workload: Workload, n: int) -> Prepared:
     def call(built: Any) -> Any:
         return dask.compute(*built, scheduler="sync")
 
-    return Prepared(prepare, call)
+    return Prepared(prepare, call, side)
 
 
 def _built(workload: Workload, n: int) -> tuple[Any, ...]:
