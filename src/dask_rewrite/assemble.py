@@ -18,7 +18,7 @@ from dask.typing import Key
 from toolz import identity
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.names import fingerprint
+from dask_rewrite.names import fingerprint, layer_name
 from dask_rewrite.nodes import renamed
 from dask_rewrite.program import operation
 
@@ -92,8 +92,8 @@ def _hold(graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]
     """Futures stand in a layer, under their own keys, so that they live as long as the graph does."""
     held: dict[str, dict[Key, Any]] = {}
     for key, future in graph.held.items():
-        layer = key[0] if type(key) is tuple and key else key
-        held.setdefault(layer if layer in collections else f"rewrite-held-{layer}", {})[key] = future  # type: ignore[index]
+        layer = layer_name(key)
+        held.setdefault(layer if layer in collections else f"rewrite-held-{layer}", {})[key] = future
     for name, futures in held.items():
         if name in layers:
             layers[name] = MaterializedLayer({**layers[name].mapping, **futures}, annotations=layers[name].annotations)

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from dask.typing import Key
 
 from dask_rewrite.layers import Coords, Plan
+from dask_rewrite.names import layer_name
+from dask_rewrite.remarks import Remarks
 
 #: Map from the blocks of the cluster's root to the blocks of a member: positions, or -1 for block zero.
 BlockMap: TypeAlias = tuple[int, ...]
@@ -73,6 +75,7 @@ def find_clusters(
     max_loads: int,
     annotated: bool,
     fuse: bool = True,
+    remarks: Remarks | None = None,
 ) -> dict[str, Cluster]:
     """Group the Blockwise layers of ``order`` (consumers first); returns cluster by root name.
 
@@ -93,6 +96,10 @@ def find_clusters(
         At most so many members that create or read data, so that fusion does not serialize I/O.
     annotated : bool
         Whether annotations count; layers with different ones are kept apart.
+    fuse : bool
+        If false, every layer is a cluster of its own.
+    remarks : Remarks, optional
+        Is told which layers stayed apart because of a bound.
     """
     clusters: dict[str, Cluster] = {}
     uses: dict[str, _Uses] = {}
@@ -110,9 +117,11 @@ def find_clusters(
                 and annotations == use.cluster.annotations
                 and all(user in plans for user in dependents[name])
                 and _injective(use.map, plans[use.cluster.root].numblocks)
-                and _fits(use.cluster, plan, use.map, max_inputs, max_loads)
             ):
-                cluster = use.cluster
+                if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
+                    cluster = use.cluster
+                elif remarks is not None:
+                    remarks.missed("fuse-blockwise", name, _REFUSAL)
         if cluster is None:
             cluster = clusters[name] = Cluster(plan, annotations)
             block_map: BlockMap = tuple(range(len(plan.numblocks)))
@@ -121,6 +130,9 @@ def find_clusters(
             block_map = use.map
         _add(cluster, plan, block_map, uses)
     return clusters
+
+
+_REFUSAL = "the task would wait for more blocks than max-inputs, or load more than max-loads"
 
 
 def compose(outer: BlockMap, inner: Sequence[int]) -> BlockMap:
@@ -153,13 +165,9 @@ def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Use
             uses.setdefault(arg.value, _Uses()).conflict = True
         elif arg.kind == "node":
             for key in arg.value.dependencies if hasattr(arg.value, "dependencies") else (arg.value.key,):
-                uses.setdefault(_layer_name(key), _Uses()).conflict = True
+                uses.setdefault(layer_name(key), _Uses()).conflict = True
     for key in plan.others:
-        uses.setdefault(_layer_name(key), _Uses()).conflict = True
-
-
-def _layer_name(key: Key) -> Any:
-    return key[0] if type(key) is tuple and key else key
+        uses.setdefault(layer_name(key), _Uses()).conflict = True
 
 
 def _injective(block_map: BlockMap, numblocks: Coords) -> bool:

@@ -15,6 +15,7 @@ from dask.typing import Key
 
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
+from dask_rewrite.names import layer_name
 from dask_rewrite.pipeline import as_layers, rewrite_tasks
 
 
@@ -74,7 +75,7 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
         outputs.extend(keys)
         names = list(collection.__dask_layers__())
         for key in keys:
-            name = key[0] if type(key) is tuple and key else key
+            name = layer_name(key)
             layers.setdefault(name if name in names else names[0], []).append(key)  # type: ignore[arg-type]
         for name in names:
             layers.setdefault(name, [])

@@ -230,6 +230,9 @@ class Converter:
             if any(isinstance(item, (GraphNode, TaskRef)) for item in parsed):
                 return make_task(key, _identity_cast, tuple(parsed), {"typ": kind}, _deps(parsed))
             return kind(parsed)
+        if type(value) is TaskRef:
+            ref = self._ref(value.key)
+            return ref if key is None else Alias(key, ref.key)
         if _is_dask_future(value):
             self._outside(value)
             return value if key is None else Alias(key, value.key)
@@ -241,7 +244,7 @@ class Converter:
 
     def _legacy_argument(self, arg: Any, depth: int) -> Any:
         if isinstance(arg, dict):
-            return Dict(arg)
+            return self._resolve_container(Dict(arg), depth)
         return self._legacy(None, arg, depth + 1)
 
     def _nested_value(self, value: Any, depth: int) -> Any:

@@ -64,8 +64,8 @@ class Recipe:
                 sources[token] = source
                 if source[0] == "member":
                     kids.append(source[1])
-            for key in plan.others:
-                sources[key] = self._source(Arg("node", TaskRef(key)), block_map, cluster, index)
+            for key, ref in plan.others.items():
+                sources[key] = self._source(Arg("node", ref), block_map, cluster, index)
             for kid, count in _reference_counts(plan, sources):
                 users[kid] = users.get(kid, 0) + count
         self.shared = {name for name, count in users.items() if count > 1}
@@ -81,6 +81,8 @@ class Recipe:
             [p if isinstance(p, list) or p == -1 else block_map[p] for p in arg.coord_map]
         )
         identity = arg.value if isinstance(arg.value, str) else id(arg.value)
+        if type(arg.value) is TaskRef:
+            identity = (arg.value.key,)
         key = (arg.kind, identity, tuple([tuple(p) if isinstance(p, list) else p for p in where]), arg.axes)
         i = index.get(key)
         if i is None:

@@ -103,6 +103,7 @@ def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> M
     Metrics(tasks=0, depth=0, max_fan_in=0, nbytes=None)
     """
     depth: dict[Key, int] = {}
+    opened: set[Key] = set()  # a cycle ends here instead of looping for ever
     widest = max((len(node.dependencies) for node in nodes.values()), default=0)
     for start in nodes:
         stack = [start]
@@ -111,11 +112,11 @@ def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> M
             if key in depth:
                 stack.pop()
                 continue
-            missing = [d for d in nodes[key].dependencies if d in nodes and d not in depth]
-            if missing:
-                depth[key] = 0  # on the path: a cycle ends here instead of looping for ever
-                stack.extend(missing)
+            deps = nodes[key].dependencies
+            if key not in opened:
+                opened.add(key)
+                stack.extend(d for d in deps if d in nodes and d not in opened)
                 continue
-            depth[key] = 1 + max((depth[d] for d in nodes[key].dependencies if d in depth), default=0)
+            depth[key] = 1 + max((depth[d] for d in deps if d in depth), default=0)
             stack.pop()
     return Metrics(len(nodes), max(depth.values(), default=0), widest)

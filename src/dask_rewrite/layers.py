@@ -10,6 +10,8 @@ from dask._task_spec import GraphNode, Task, TaskRef
 from dask.blockwise import Blockwise, blockwise_token
 from dask.typing import Key
 
+from dask_rewrite.nodes import children
+
 Coords: TypeAlias = tuple[int, ...]
 #: Per axis of an argument: a position in the output coordinates, -1 for block zero,
 #: or a list of block numbers where the axis is contracted.
@@ -70,8 +72,10 @@ class Plan:
                 args[token] = _read_arg(layer, value, indices, position, dims)
         self.args = args
         self.inputs: list[str] = [arg.value for arg in args.values() if arg.kind in ("block", "blocks")]
-        #: Keys that the template itself refers to, beside its tokens.
-        self.others: list[Key] = sorted(used - args.keys(), key=str)
+        #: What the template itself refers to, beside its tokens: futures stay the objects that they are.
+        self.others: dict[Key, TaskRef] = {key: TaskRef(key) for key in sorted(used - args.keys(), key=str)}
+        if self.others:
+            self.others.update(_futures(layer.task))
         tokens = [arg.key for arg in layer.task.args if type(arg) is TaskRef]
         self.simple: bool = (
             type(layer.task) is Task
@@ -87,6 +91,18 @@ class Plan:
     def is_load(self) -> bool:
         """Nothing comes in but literals: the block is created or read."""
         return not self.inputs
+
+
+def _futures(task: Task) -> dict[Key, TaskRef]:
+    found: dict[Key, TaskRef] = {}
+    stack: list[Any] = [task]
+    while stack:
+        for arg in children(stack.pop()):
+            if isinstance(arg, Task):
+                stack.append(arg)
+            elif isinstance(arg, TaskRef) and type(arg) is not TaskRef:
+                found[arg.key] = arg
+    return found
 
 
 def is_coroutine(func: Any) -> bool:

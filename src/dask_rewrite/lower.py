@@ -26,7 +26,7 @@ from dask_rewrite.convert import Converter, TooDeep
 from dask_rewrite.emit import Column, Recipe
 from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.layers import Arg, Coords, Plan
-from dask_rewrite.names import fingerprint, mark
+from dask_rewrite.names import fingerprint, layer_name, mark
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
 from dask_rewrite.overlap import OverlapBlocks
 from dask_rewrite.remarks import Remarks
@@ -43,7 +43,7 @@ _MISSING = object()
 def layer_order(hlg: HighLevelGraph, outputs: Collection[Key]) -> tuple[list[str], dict[str, list[str]]]:
     """Layers that the outputs need, consumers before producers, and the users of each."""
     layers, dependencies = hlg.layers, hlg.dependencies
-    names = dict.fromkeys(key[0] if type(key) is tuple and key else key for key in outputs)
+    names = dict.fromkeys(layer_name(key) for key in outputs)
     starts: list[Any] = [n for n in names if n in layers] if all(n in layers for n in names) else list(layers)
     users: dict[str, list[str]] = {name: [] for name in starts}
     stack = list(starts)
@@ -149,7 +149,7 @@ class Lowering:
         """
         order, users = layer_order(self.hlg, self.outputs)
         self._read_layers(order)
-        self.output_names = {key[0] if type(key) is tuple and key else key for key in self.outputs}
+        self.output_names = set(map(layer_name, self.outputs))
         self.output_keys = set(self.outputs)
         self._name_layers(order, users)
         clusters = find_clusters(
@@ -161,6 +161,7 @@ class Lowering:
             max_loads=self.max_loads,
             annotated=self.annotated,
             fuse=self.fuse,
+            remarks=self.remarks,
         )
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
@@ -466,6 +467,9 @@ class Lowering:
     def _constant(self, value: Any) -> Any:
         if type(value) is TaskRef:
             return self.ref(value.key)
+        if isinstance(value, TaskRef):  # a future
+            self.external.add(value.key)
+            return value
         return self.converter.resolve(value, 1) if isinstance(value, GraphNode) else value
 
     def _io_column(self, dep: Any, coords: Sequence[Any]) -> Column:

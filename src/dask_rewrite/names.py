@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
+
+from dask.typing import Key
 
 MARK = "-r"
 LENGTH = 8
@@ -44,3 +47,14 @@ def mark(name: str, token: str) -> str:
     if at > 0 and name[at : at + len(MARK)] == MARK:
         name = name[:at]
     return f"{name}{MARK}{token}"
+
+
+def layer_name(key: Key) -> Any:
+    """The layer that a key belongs to by its name; a block's is that of its array.
+
+    Examples
+    --------
+    >>> layer_name(("x", 0, 1)), layer_name("total")
+    ('x', 'total')
+    """
+    return key[0] if type(key) is tuple and key else key

@@ -18,12 +18,14 @@ from dask._task_spec import Task
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
 from dask.delayed import Delayed
+import toolz
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.finalize import slim, slim_value
 from dask_rewrite.graph import Graph
+from dask_rewrite.names import layer_name
 from dask_rewrite.pipeline import as_layers, rewrite_tasks
 from dask_rewrite.remarks import RewriteWarning
 
@@ -85,21 +87,23 @@ class Optimizer(int, Expr):  # type: ignore[misc]
         """
         if "keys" in kwargs or (len(args) == 2 and _is_graph(args[0])):
             dsk = args[0] if args else kwargs.pop("dsk")
-            return self._optimize_graph(dsk, args[1] if len(args) > 1 else kwargs["keys"])
+            wanted = args[1] if len(args) > 1 else kwargs.pop("keys")
+            return self._optimize_graph(dsk, wanted, **kwargs)
         from dask_rewrite.collections import optimize_collections
 
         if kwargs:
             raise TypeError(f"optimize() got an unexpected keyword argument {next(iter(kwargs))!r}")
         return optimize_collections(args)
 
-    def _optimize_graph(self, dsk: Any, keys: Any) -> Any:
+    def _optimize_graph(self, dsk: Any, keys: Any, fuse_keys: Any = (), **kwargs: Any) -> Any:
         if not Options.current().enabled:
             return array_optimize(dsk, keys)
         flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
-        graph = rewrite_tasks(dsk, flat, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1)
+        outputs = [*flat, *fuse_keys]  # what dask calls the keys that must not be fused away
+        graph = rewrite_tasks(dsk, outputs, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1)
         if graph is None:  # something failed and was reported
             return array_optimize(dsk, keys)
-        return assemble(graph)
+        return assemble(graph, toolz.groupby(layer_name, flat))
 
     def _tune_up(self, parent: Expr) -> Expr | None:
         """Called by dask on the client with the expression that this is an operand of."""
@@ -212,7 +216,7 @@ def _slim_post(post: Any) -> Any:
 
 
 def _names(keys: Any) -> set[Any]:
-    return {key[0] if type(key) is tuple and key else key for key in flatten(keys)}
+    return set(map(layer_name, flatten(keys)))
 
 
 def _needed_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:

@@ -270,6 +270,9 @@ def _lowered(
         graph = lowering.run()
     except OverBudget:
         remarks.missed("lower", None, "larger than rewrite.lower-limit, or slower than rewrite.lower-seconds")
+        if trace is not None:
+            size = Metrics(sum(map(len, hlg.layers.values())), 0, 0)
+            trace.steps.append(Step("lower", size, size, perf_counter() - started))
         return None
     if graph.annotations:
         names = sorted(set().union(*graph.annotations.values()))
@@ -333,9 +336,12 @@ def _run_pass(
 def _measured(graph: Graph, trace: Trace) -> Metrics:
     metrics = graph.metrics()
     if trace.nbytes:
-        import cloudpickle
+        from dask_rewrite.pickling import pickled_size
 
-        metrics = replace(metrics, nbytes=len(cloudpickle.dumps(graph.nodes)))
+        try:
+            metrics = replace(metrics, nbytes=pickled_size(graph.nodes))
+        except Exception:  # preflight tells why
+            return metrics
     return metrics
 
 

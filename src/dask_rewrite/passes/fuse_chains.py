@@ -113,6 +113,7 @@ class FuseChains:
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
+        tasks[1:] = [streamed(task) for task in tasks[1:]]
         inner = [nesting(task) for task in tasks]
         producer = any(task.data_producer for task in tasks)
         top = tasks[0]
@@ -163,6 +164,16 @@ def _may_move(node: GraphNode) -> bool:
         return True
     module = getattr(node.func, "__module__", None) or ""
     return not is_coroutine(node.func) and not module.startswith("distributed.shuffle")
+
+
+def streamed(node: GraphNode) -> GraphNode:
+    """A bag's task without the list that it would make of its elements, for a consumer in the same task."""
+    func = getattr(node, "func", None)
+    if getattr(func, "__name__", "") == "reify" and func.__module__ == "dask.bag.core":
+        (inner,) = node.args  # type: ignore[attr-defined]
+        if type(inner) is Task:
+            return make_task(node.key, inner.func, inner.args, inner.kwargs, inner._dependencies)
+    return node
 
 
 def nesting(node: Any) -> int:
