@@ -10,17 +10,25 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array
 
 from benchmarks import sides
-from benchmarks.figures import depth_and_fan_in, held_bytes, pickled_tasks, same, submitted_bytes
+from benchmarks.figures import (
+    depth_and_fan_in,
+    held_bytes,
+    pickled_tasks,
+    same,
+    submitted_bytes,
+    whole_arrays,
+)
 from benchmarks.workloads import WORKLOADS, Workload
 
 
@@ -66,6 +74,13 @@ class Emitter:
         self.dead.add(f"{side} {figure}")
         return None
 
+    def figure(self, side: str, figure: str, call: Callable[[], Any]) -> Any:
+        """Attempt, and print what came out."""
+        value = self.attempt(side, figure, call)
+        if isinstance(value, int):
+            self.put(side, figure, value)
+        return value
+
 
 def timed(call: Callable[[], Any], clean: bool = True) -> tuple[float, Any]:
     """Seconds and result of a call; garbage of earlier work is collected before, not during."""
@@ -109,77 +124,70 @@ def alternate(emit: Emitter, figure: str, calls: dict[str, Callable[[], Any]], r
     return results
 
 
-def measure(workload: Workload, n: int, wanted: list[str], repeat: int, seconds: float, run: bool) -> None:
+def measure(workload: Workload, n: int, wanted: list[str], args: argparse.Namespace) -> None:
     """Everything there is to know about one workload at one size."""
-    emit = Emitter(seconds)
+    emit = Emitter(args.limit)
     sides.warm_up(wanted)
-    building, built = timed(lambda: workload.build(dask.array, n))
-    collections = built if isinstance(built, tuple) else (built,)
-    emit.put("raw", "build", building)
-    emit.put("raw", "tasks", sides.raw_tasks(collections))
+    building, collections = timed(lambda: sides.build(wanted[0], workload, n))
+    if wanted != ["dask-array"]:
+        emit.put("raw", "build", building)
+        emit.put("raw", "tasks", sides.raw_tasks(collections))
 
-    calls = {}
-    for side in wanted:
-        prepare = sides.PREPARE[side]
-        if side == "dask-array":
-            if not workload.portable:
-                continue
-            call = emit.attempt(side, "optimize", lambda p=prepare: p(workload, n, collections))  # type: ignore[misc]
-            if call is None:
-                continue
-        else:
-            call = prepare(workload, n, collections)
-        calls[side] = call
-    graphs = alternate(emit, "optimize", calls, repeat)
-
+    calls = {side: sides.PREPARE[side](workload, n, collections) for side in wanted}
+    graphs = alternate(emit, "optimize", calls, args.repeat)
     for side, (graph, keys) in graphs.items():
         emit.put(side, "tasks", len(graph))
-        shape = emit.attempt(side, "depth", lambda g=graph, k=keys: depth_and_fan_in(g, k))  # type: ignore[misc]
+        shape = emit.figure(side, "depth", lambda g=graph, k=keys: depth_and_fan_in(g, k))  # type: ignore[misc]
         if shape is not None:
             emit.put(side, "depth", shape[0])
             emit.put(side, "fan_in", shape[1])
-        total = emit.attempt(side, "task_bytes", lambda g=graph: pickled_tasks(g))  # type: ignore[misc]
-        if total is not None:
-            emit.put(side, "task_bytes", total)
+        emit.figure(side, "task_bytes", lambda g=graph: pickled_tasks(g))  # type: ignore[misc]
     for side in calls:
         if side in graphs or side == "stock":
-            size = emit.attempt(side, "bytes", lambda s=side: submitted_bytes(s, workload, n, collections))  # type: ignore[misc]
-            if size is not None:
-                emit.put(side, "bytes", size)
-    if run:
-        _run(emit, workload, n, graphs, repeat)
+            emit.figure(side, "bytes", lambda s=side: submitted_bytes(s, collections))  # type: ignore[misc]
+    if not args.no_run:
+        _run(emit, workload, n, graphs, args)
 
 
-def _run(emit: Emitter, workload: Workload, n: int, graphs: dict[str, tuple[Any, Any]], repeat: int) -> None:
+def _run(
+    emit: Emitter, workload: Workload, n: int, graphs: dict[str, tuple[Any, Any]], args: argparse.Namespace
+) -> None:
     """Run the optimized graphs, compare the answers, and the same from end to end."""
     runs = {side: (lambda g=graph, k=keys: dask.get(g, k)) for side, (graph, keys) in graphs.items()}
-    answers = alternate(emit, "run", runs, repeat)
-    reference = next((answers[side] for side in ("stock", "ours") if side in answers), None)
-    for side, answer in answers.items():
-        if side != "stock" and "stock" in answers:
-            keys = graphs[side][1], graphs["stock"][1]
-            emit.put(side, "same", same(reference, answer, loose=side == "dask-array", keys=keys))
+    answers = alternate(emit, "run", runs, args.repeat)
+    if "stock" in answers and "ours" in answers:
+        emit.put("ours", "same", same(answers["stock"], answers["ours"]))
+    for side in ("stock", "dask-array"):
+        if args.answer is None or side not in answers or not workload.portable:
+            continue
+        arrays = whole_arrays(graphs[side][1], answers[side])
+        if side == "stock":
+            args.answer.write_bytes(pickle.dumps(arrays))
+        elif args.answer.exists():
+            emit.put(side, "same", same(pickle.loads(args.answer.read_bytes()), arrays))
     if workload.memory:
         for side, (graph, keys) in graphs.items():
-            held = emit.attempt(side, "held", lambda g=graph, k=keys: held_bytes(g, k))  # type: ignore[misc]
-            if held is not None:
-                emit.put(side, "held", held)
+            emit.figure(side, "held", lambda g=graph, k=keys: held_bytes(g, k))  # type: ignore[misc]
     if workload.end_to_end:
         calls = {side: sides.end_to_end(side, workload, n) for side in graphs}
-        alternate(emit, "compute", calls, max(repeat, 9))
+        alternate(emit, "compute", calls, max(args.repeat, 9))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("name")
     parser.add_argument("n", type=int)
-    parser.add_argument("--sides", default="stock,ours,dask-array", help="those installed are measured")
+    parser.add_argument("--sides", default="stock,ours", help="those that are installed are measured")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--no-run", action="store_true")
+    parser.add_argument("--answer", type=Path, help="a file: stock writes its answer, dask-array compares")
     args = parser.parse_args()
     wanted = [side for side in sides.available() if side in args.sides.split(",")]
-    measure(WORKLOADS[args.name], args.n, wanted, args.repeat, args.limit, not args.no_run)
+    if "dask-array" in wanted and len(wanted) > 1:
+        parser.error("dask-array changes dask when it is imported: measure it in a process of its own")
+    if wanted:
+        measure(WORKLOADS[args.name], args.n, wanted, args)
 
 
 if __name__ == "__main__":

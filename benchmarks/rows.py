@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.workloads import WORKLOADS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -57,10 +59,23 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
 def collect(
     name: str, n: int, *, sides: str, repeat: int, limit: float, run: bool = True, whole: float = 240.0
 ) -> Row:
-    """Measure one workload at one size in a new process, for at most ``whole`` seconds."""
-    command = [sys.executable, "-m", "benchmarks.measure", name, str(n), "--sides", sides]
-    command += ["--repeat", str(repeat), "--limit", str(limit)] + ([] if run else ["--no-run"])
+    """Measure one workload at one size in new processes, each for at most ``whole`` seconds."""
     row = Row(name, n)
+    wanted = sides.split(",")
+    with tempfile.TemporaryDirectory(prefix="dask-rewrite-bench-") as folder:
+        options = ["--repeat", str(repeat), "--limit", str(limit), "--answer", str(Path(folder, "answer"))]
+        options += [] if run else ["--no-run"]
+        together = [side for side in ("stock", "ours") if side in wanted]
+        if together:
+            _measure(row, [name, str(n), "--sides", ",".join(together), *options], whole)
+        if "dask-array" in wanted and WORKLOADS[name].portable:
+            _measure(row, [name, str(n), "--sides", "dask-array", *options], whole)
+    return row
+
+
+def _measure(row: Row, arguments: list[str], whole: float) -> None:
+    """Run one process and read its figures into the row."""
+    command = [sys.executable, "-m", "benchmarks.measure", *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=errors, start_new_session=True)
         try:
@@ -73,13 +88,13 @@ def collect(
             row.note = f"stopped after {whole:.0f} s"
         else:
             errors.seek(0)
-            row.note = "" if not code else (errors.read().strip().splitlines() or [f"exit code {code}"])[-1]
+            if code:
+                row.note = (errors.read().strip().splitlines() or [f"exit code {code}"])[-1]
         out.seek(0)
         for line in out:
             if line.startswith('{"side"'):
                 found = json.loads(line)
                 row.figures.setdefault(found["side"], {})[found["figure"]] = found["value"]
-    return row
 
 
 def import_seconds(repeat: int = 5) -> float | None:

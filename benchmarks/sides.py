@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import dask
@@ -24,14 +26,23 @@ Result = tuple[dict[Any, Any], list[Any]]
 
 def available() -> list[str]:
     """The sides whose library is installed here."""
-    found = ["stock"]
-    for side, module in (("ours", "dask_rewrite"), ("dask-array", "dask_array")):
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            continue
-        found.append(side)
-    return found
+    modules = {"stock": "dask", "ours": "dask_rewrite", "dask-array": "dask_array"}
+    return [side for side, module in modules.items() if importlib.util.find_spec(module)]
+
+
+def namespace(side: str) -> ModuleType:
+    """The array namespace of a side.
+
+    Importing ``dask_array`` changes dask's own config and its dispatch of collections: never in a
+    process that measures another side.
+    """
+    return importlib.import_module("dask_array" if side == "dask-array" else "dask.array")
+
+
+def build(side: str, workload: Workload, n: int) -> tuple[Any, ...]:
+    """What the user's code builds, always as a tuple of collections."""
+    built = workload.build(namespace(side), n)
+    return built if isinstance(built, tuple) else (built,)
 
 
 def _fresh_layer(layer: Layer) -> Layer:
@@ -127,18 +138,7 @@ def _ours(workload: Workload, n: int, collections: tuple[Any, ...]) -> Prepared:
     return Prepared(prepare, call)
 
 
-def own_collections(side: str, workload: Workload, n: int, collections: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The collections that a side computes: dask-array builds its own."""
-    if side != "dask-array":
-        return collections
-    built = workload.build(importlib.import_module("dask_array"), n)
-    return built if isinstance(built, tuple) else (built,)
-
-
 def _dask_array(workload: Workload, n: int, collections: tuple[Any, ...]) -> Prepared:
-    def prepare() -> Any:
-        return own_collections("dask-array", workload, n, collections)
-
     def call(built: Any) -> Result:
         optimized = tuple(one.optimize() for one in built)
         tasks: dict[Any, Any] = {}
@@ -146,7 +146,7 @@ def _dask_array(workload: Workload, n: int, collections: tuple[Any, ...]) -> Pre
             tasks.update(one.__dask_graph__())
         return tasks, keys_of(optimized)
 
-    return Prepared(prepare, call)
+    return Prepared(lambda: build("dask-array", workload, n), call)
 
 
 PREPARE = {"stock": _stock, "ours": _ours, "dask-array": _dask_array}
@@ -164,23 +164,14 @@ def switched_on(side: str) -> AbstractContextManager[Any]:
 def end_to_end(side: str, workload: Workload, n: int) -> Prepared:
     """Build and compute as a user does; only computing is timed."""
 
-    def prepare() -> Any:
-        return own_collections(side, workload, n, _built(workload, n))
-
     def call(built: Any) -> Any:
         return dask.compute(*built, scheduler="sync")
 
-    return Prepared(prepare, call, side)
-
-
-def _built(workload: Workload, n: int) -> tuple[Any, ...]:
-    built = workload.build(dask.array, n)
-    return built if isinstance(built, tuple) else (built,)
+    return Prepared(lambda: build(side, workload, n), call, side)
 
 
 def warm_up(wanted: list[str]) -> None:
     """Let every side import what it imports at its first use."""
     for side in wanted:
-        array = importlib.import_module("dask_array" if side == "dask-array" else "dask.array")
         with switched_on(side):
-            (array.ones(4, chunks=2) + 1).sum().compute(scheduler="sync")
+            (namespace(side).ones(4, chunks=2) + 1).sum().compute(scheduler="sync")

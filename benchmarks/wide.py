@@ -125,12 +125,12 @@ def einsum(da: ModuleType, n: int) -> Any:
     return da.einsum("bij,bkj->bik", x, x)
 
 
-@workload(4, 20, 60, portable=True)
+@workload(3, 40, 200, portable=True)
 def there_and_back(da: ModuleType, n: int) -> Any:
-    """Rechunk from rows to columns and back, three times, with work between."""
-    x = da.from_array(np.arange(16.0 * n * n).reshape(4 * n, 4 * n), chunks=(4, 4 * n))
-    for _ in range(3):
-        x = x.rechunk((4 * n, 4)).rechunk((4, 4 * n))
+    """Rechunk from rows to columns and back, n times."""
+    x = da.from_array(np.arange(64).reshape(8, 8), chunks=(2, 8))
+    for _ in range(n):
+        x = x.rechunk((8, 2)).rechunk((2, 8))
     return x + 1
 
 
