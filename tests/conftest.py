@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import distributed  # noqa: F401  (registers its defaults before any test saves the configuration)
 import pytest
 from hypothesis import HealthCheck, settings
 
 import dask_rewrite
+import distributed  # noqa: F401  (registers its defaults before any test saves the configuration)
 from helpers import switched_on, unchanged_config
 
 settings.register_profile(
@@ -149,8 +149,9 @@ def no_processes_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    from distributed import Nanny, Scheduler
     from distributed.deploy.spec import SpecCluster
+
+    from distributed import Nanny, Scheduler
 
     options = {"nthreads": 2, "memory_limit": 0, "dashboard_address": None, "host": "127.0.0.1"}
     settings = {
@@ -164,7 +165,10 @@ def cluster() -> Iterator[Any]:
                 "plain": {"cls": Nanny, "options": {**options}},
                 "tape": {"cls": Nanny, "options": {**options, "resources": {"tape": 2}}},
             },
-            scheduler={"cls": Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "host": "127.0.0.1"}},
+            scheduler={
+                "cls": Scheduler,
+                "options": {"dashboard": False, "dashboard_address": ":0", "host": "127.0.0.1"},
+            },
             silence_logs=50,
         )
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ import dask_rewrite
 #: No task may be nested deeper than this, whatever came in (the design says "about 32").
 MAX_NESTING = 40
 
-ON = {name: dask_rewrite.optimize for name in ("array_optimize", "delayed_optimize", "bag_optimize")}
+ON = dict.fromkeys(("array_optimize", "delayed_optimize", "bag_optimize"), dask_rewrite.optimize)
 STOCK = {"array_optimize": stock_array, "delayed_optimize": stock_delayed, "bag_optimize": stock_bag}
 
 
@@ -400,7 +401,7 @@ def assert_linear(build: Callable[[int], Any], sizes: tuple[int, ...], factor: f
         x = build(size)
         graph, keys = fresh(x.__dask_graph__()), keys_of(x)
         costs.append(work_of(lambda graph=graph, keys=keys: rewrite(graph, keys)))
-    for smaller, larger in zip(costs, costs[1:], strict=False):
+    for smaller, larger in itertools.pairwise(costs):
         assert larger <= factor * smaller, f"{costs} lines of Python for {sizes}"
 
 

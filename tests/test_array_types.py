@@ -13,7 +13,14 @@ from helpers import assert_same_as_stock, checked, distinct
 
 
 def programs(x: da.Array) -> list[da.Array]:
-    return [x + x, (x + 1) * 2 - x, x[1:], x.rechunk(tuple(max(1, n) for n in x.shape)), x.T, da.concatenate([x, x])]
+    return [
+        x + x,
+        (x + 1) * 2 - x,
+        x[1:],
+        x.rechunk(tuple(max(1, n) for n in x.shape)),
+        x.T,
+        da.concatenate([x, x]),
+    ]
 
 
 def check(*collections: da.Array) -> None:
@@ -190,7 +197,9 @@ def test_duck_arrays_are_never_looked_into() -> None:
         __hash__ = None  # type: ignore[assignment]
 
     shy = Shy(np.arange(2.0))
-    x = distinct((4,), 2).map_blocks(lambda b, other: b + other.values, other=shy, dtype="f8", meta=np.empty(0))
+    x = distinct((4,), 2).map_blocks(
+        lambda b, other: b + other.values, other=shy, dtype="f8", meta=np.empty(0)
+    )
     y = (x * 2).rechunk(4)
     checked(y)
 
@@ -242,7 +251,9 @@ def test_nan_payloads() -> None:
 def test_subclasses_of_ndarray() -> None:
     x = da.from_array(np.arange(6.0).view(np.matrix), chunks=(1, 2), asarray=False)
     check(x, x * 2, x.T)
-    y = da.from_array(np.rec.array([(1, 2.0), (3, 4.0)], dtype=[("a", "i4"), ("b", "f8")]), chunks=1, asarray=False)
+    y = da.from_array(
+        np.rec.array([(1, 2.0), (3, 4.0)], dtype=[("a", "i4"), ("b", "f8")]), chunks=1, asarray=False
+    )
     check(y["a"] + 1)
 
 

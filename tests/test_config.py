@@ -103,35 +103,43 @@ WRONG = {
 
 @pytest.mark.parametrize("option", WRONG)
 def test_a_wrong_value_names_the_option(option: str) -> None:
-    with dask.config.set({option: WRONG[option]}):
-        with pytest.raises((ValueError, TypeError), match=option.partition(".")[2]):
-            dask_rewrite.optimize(program())
+    with (
+        dask.config.set({option: WRONG[option]}),
+        pytest.raises((ValueError, TypeError), match=option.partition(".")[2]),
+    ):
+        dask_rewrite.optimize(program())
 
 
 @pytest.mark.parametrize("option", WRONG)
 def test_a_wrong_value_is_an_error_also_within_compute(option: str) -> None:
     # The user's mistake is not a failing pass: it is not swallowed.
-    with dask.config.set({option: WRONG[option], "rewrite.on-error": "warn"} | {option: WRONG[option]}):
-        with switched_on(), pytest.raises((ValueError, TypeError), match=option.partition(".")[2]):
-            program().compute()
+    with (
+        dask.config.set({"rewrite.on-error": "warn", option: WRONG[option]}),
+        switched_on(),
+        pytest.raises((ValueError, TypeError), match=option.partition(".")[2]),
+    ):
+        program().compute()
 
 
 def test_an_unknown_pass_is_named() -> None:
-    with dask.config.set({"rewrite.disable": ["no-such-pass"]}):
-        with pytest.raises(ValueError, match="no-such-pass"):
-            dask_rewrite.optimize(program())
+    with (
+        dask.config.set({"rewrite.disable": ["no-such-pass"]}),
+        pytest.raises(ValueError, match="no-such-pass"),
+    ):
+        dask_rewrite.optimize(program())
 
 
 def test_an_unknown_option_is_named() -> None:
-    with dask.config.set({"rewrite.no-such-option": 1}):
-        with pytest.raises(ValueError, match="no-such-option"):
-            dask_rewrite.optimize(program())
+    with dask.config.set({"rewrite.no-such-option": 1}), pytest.raises(ValueError, match="no-such-option"):
+        dask_rewrite.optimize(program())
 
 
 def test_an_unknown_option_of_a_pass_is_named() -> None:
-    with dask.config.set({"rewrite.options": {"fuse-chains": {"no-such-option": 1}}}):
-        with pytest.raises((ValueError, TypeError), match="no-such-option|no_such_option"):
-            dask_rewrite.optimize(program())
+    with (
+        dask.config.set({"rewrite.options": {"fuse-chains": {"no-such-option": 1}}}),
+        pytest.raises((ValueError, TypeError), match=r"no.such.option"),
+    ):
+        dask_rewrite.optimize(program())
 
 
 # --------------------------------------------------------------------------------------
@@ -162,9 +170,11 @@ def test_each_pass_can_be_disabled(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cull", "lower"])
 def test_what_cannot_be_disabled_says_so(name: str) -> None:
-    with dask.config.set({"rewrite.disable": [name]}):
-        with pytest.raises(ValueError, match=f"{name}.*cannot be disabled"):
-            dask_rewrite.optimize(program())
+    with (
+        dask.config.set({"rewrite.disable": [name]}),
+        pytest.raises(ValueError, match=f"{name}.*cannot be disabled"),
+    ):
+        dask_rewrite.optimize(program())
 
 
 def test_all_passes_disabled() -> None:
@@ -173,7 +183,8 @@ def test_all_passes_disabled() -> None:
 
 
 @pytest.mark.parametrize(
-    "passes", [[], ["lower"], ["cull", "lower"], ["lower", "sweep"], ["fuse-blockwise", "lower", "fuse-chains"]]
+    "passes",
+    [[], ["lower"], ["cull", "lower"], ["lower", "sweep"], ["fuse-blockwise", "lower", "fuse-chains"]],
 )
 def test_a_list_of_passes(passes: list[str]) -> None:
     with dask.config.set({"rewrite.passes": passes}):

@@ -14,7 +14,7 @@ import numpy as np
 import dask_rewrite
 from helpers import assert_same, distinct, leapfrog, leapfrog_by_hand, switched_on, tasks_of
 
-SCRIPT = '''
+SCRIPT = """
 import sys
 import numpy as np, dask, dask.array as da
 import dask_rewrite
@@ -24,7 +24,8 @@ dask.config.set({"rewrite.on-error": "raise", "rewrite.verify": "each", "schedul
 
 
 def x(shape, chunks):
-    return da.from_array(np.arange(float(np.prod(shape))).reshape(shape), chunks=chunks, name=f"x{shape}-{chunks}")
+    values = np.arange(float(np.prod(shape))).reshape(shape)
+    return da.from_array(values, chunks=chunks, name=f"x{shape}-{chunks}")
 
 
 def add(a, b):
@@ -37,7 +38,7 @@ def programs():
     yield "tensordot", da.tensordot(y, y, axes=((1,), (1,)))
     yield "rechunk", y.rechunk(3).rechunk((1, 8))
     yield "roll", da.roll(y, 3, axis=1) + y[::-1]
-    yield "overlap", y.map_overlap(np.negative, depth=1, boundary="reflect", dtype="f8", meta=np.empty((0, 0)))
+    yield "overlap", y.map_overlap(np.negative, depth=1, boundary="reflect", dtype="f8", meta=y._meta)
     a, b = y, y + 1
     for _ in range(40):
         a, b = b, (a + b) * 0.5
@@ -57,7 +58,7 @@ for name, program in programs():
     for key, task in found.items():
         functions = [getattr(f, "__qualname__", type(f).__name__) for f in functions_in(task)]
         print(name, repr(key), sorted(map(repr, task.dependencies)), functions)
-'''
+"""
 
 
 def test_under_three_hash_seeds(python: Any) -> None:

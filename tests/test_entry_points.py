@@ -146,9 +146,7 @@ def test_delayed_and_bag(rewrites: Any) -> None:
 
 def test_a_mix_of_collections_is_one_rewrite(x: da.Array, rewrites: Any) -> None:
     b = db.from_sequence([1, 2], npartitions=2)
-    assert_same(
-        dask.compute(x, dask.delayed(5), b, x + 1, scheduler="sync"), (VALUE, 5, [1, 2], VALUE + 1)
-    )
+    assert_same(dask.compute(x, dask.delayed(5), b, x + 1, scheduler="sync"), (VALUE, 5, [1, 2], VALUE + 1))
     rewrites.assert_once_here()
 
 
@@ -200,7 +198,7 @@ def test_client_compute(client: Any, x: da.Array, rewrites: Any) -> None:
     assert_same(client.compute(x + 1, sync=True), VALUE + 1)
     rewrites.assert_once_here()
     rewrites.clear()
-    first, second = client.gather(client.compute([x * 2, x.sum()]))
+    first, _second = client.gather(client.compute([x * 2, x.sum()]))
     assert_same(first, VALUE * 2)
     rewrites.assert_once_here()
 

@@ -50,7 +50,9 @@ def test_bytes_only_on_request(x: da.Array) -> None:
 
 
 def test_bytes_of_a_tile_become_few() -> None:
-    rows = [da.concatenate([da.zeros((1, 1), chunks=1) + i * j for i in range(30)], axis=1) for j in range(30)]
+    rows = [
+        da.concatenate([da.zeros((1, 1), chunks=1) + i * j for i in range(30)], axis=1) for j in range(30)
+    ]
     report = dask_rewrite.explain(da.concatenate(rows)[:2, :2], nbytes=True)
     assert report.steps[-1].after.nbytes < 10_000 < 100_000 < report.before.nbytes
     assert report.steps[-1].after.tasks < 20 < report.before.tasks
@@ -89,7 +91,9 @@ def test_missed_rewrites_have_a_reason() -> None:
 
 def test_several_collections() -> None:
     x = distinct((4,), 2)
-    report = dask_rewrite.explain(x + 1, x * 2, dask.delayed(sum)([1, 2]), db.from_sequence([1], npartitions=1))
+    report = dask_rewrite.explain(
+        x + 1, x * 2, dask.delayed(sum)([1, 2]), db.from_sequence([1], npartitions=1)
+    )
     assert report.steps[-1].after.tasks >= 6
 
 

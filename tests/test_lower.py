@@ -19,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.local import get_sync
 
 import dask_rewrite
+from dask_rewrite.pipeline import rewrite
 from helpers import (
     MAX_NESTING,
     add_one,
@@ -39,7 +40,6 @@ from helpers import (
     switched_on,
     tasks_of,
 )
-from dask_rewrite.pipeline import rewrite
 
 # --------------------------------------------------------------------------------------
 # culling
@@ -186,7 +186,7 @@ def test_cost_grows_with_the_steps_of_a_delayed_program_and_no_faster() -> None:
 
 
 def test_no_recursion_over_the_graph() -> None:
-    x, y, z = leapfrog(1500), running_total(1500), sum((distinct((4,), 2) + i for i in range(400)))
+    x, y, z = leapfrog(1500), running_total(1500), sum(distinct((4,), 2) + i for i in range(400))
     with little_stack():
         for collection in (x, y, z):
             dask_rewrite.optimize(collection)
@@ -311,7 +311,9 @@ def test_wrong_layer_dependencies_cost_no_answer() -> None:
     x = distinct((4,), 2)
     y = x + 1
     graph = y.__dask_graph__()
-    sloppy = HighLevelGraph(dict(graph.layers), {name: set(graph.layers) - {name} for name in [y.name]} | {x.name: set()})
+    sloppy = HighLevelGraph(
+        dict(graph.layers), {name: set(graph.layers) - {name} for name in [y.name]} | {x.name: set()}
+    )
     tasks = rewrite_graph(sloppy, keys_of(y))
     assert_same(np.concatenate(get_sync(tasks, keys_of(y))), np.arange(4.0) + 1)
 
@@ -394,16 +396,16 @@ def test_new_axes(count: Any) -> None:
         checked(z + 1)
         assert_same_as_stock(z + 1)
     else:
-        z = da.blockwise(
-            lambda b: b[:, None].repeat(1, 1), "ij", x, "i", new_axes={"j": (1, 1)}, dtype="f8"
-        )
+        z = da.blockwise(lambda b: b[:, None].repeat(1, 1), "ij", x, "i", new_axes={"j": (1, 1)}, dtype="f8")
         checked(z)
         assert_same_as_stock(z)
 
 
 def test_adjusted_chunks() -> None:
     x = distinct((6, 2), 2)
-    z = da.blockwise(lambda b: b.repeat(2, 0), "ij", x, "ij", adjust_chunks={"i": lambda n: 2 * n}, dtype="f8")
+    z = da.blockwise(
+        lambda b: b.repeat(2, 0), "ij", x, "ij", adjust_chunks={"i": lambda n: 2 * n}, dtype="f8"
+    )
     checked(z * 2)
     assert_same_as_stock(z * 2)
 
@@ -595,7 +597,9 @@ def test_the_symbolic_form_is_culled_and_small() -> None:
     x = da.ones((n, n), chunks=1)
     y = (x + x.T)[: n // 2]
     with dask.config.set({"rewrite.lower-limit": 100}):
-        assert len(cloudpickle.dumps(_sent(y.sum(split_every=4)))) < len(cloudpickle.dumps(dict(_sent(y.sum()).__dask_graph__())))
+        assert len(cloudpickle.dumps(_sent(y.sum(split_every=4)))) < len(
+            cloudpickle.dumps(dict(_sent(y.sum()).__dask_graph__()))
+        )
 
 
 def test_whichever_is_smaller_is_sent() -> None:

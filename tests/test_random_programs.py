@@ -237,9 +237,7 @@ def blockwise(draw: Any, arrays: list[da.Array]) -> da.Array:
     x = pick(draw, arrays, 1) + 0.0
     if x.ndim != 2:
         return x
-    return da.blockwise(
-        lambda b: b.sum(axis=1), "i", x, "ij", concatenate=True, dtype="f8", meta=np.empty(0)
-    )
+    return da.blockwise(lambda b: b.sum(axis=1), "i", x, "ij", concatenate=True, dtype="f8", meta=np.empty(0))
 
 
 @operation

@@ -113,18 +113,25 @@ def test_a_failing_pass_raises_when_asked_to(how: str) -> None:
 
 
 def test_the_graph_before_the_failing_pass_is_kept() -> None:
-    with installed(broken("dangles")), dask.config.set({"rewrite.on-error": "warn"}):
-        with pytest.warns(RewriteWarning, match="broken"):
-            tasks = tasks_of(leapfrog(300))
+    with (
+        installed(broken("dangles")),
+        dask.config.set({"rewrite.on-error": "warn"}),
+        pytest.warns(RewriteWarning, match="broken"),
+    ):
+        tasks = tasks_of(leapfrog(300))
     assert len(tasks) <= 8, "what the other passes gained is kept"
     assert_same(np.concatenate(get_sync(tasks, keys_of(leapfrog(300)))), leapfrog_by_hand(300))
 
 
 @pytest.mark.parametrize("verify", ["end", "each", "rule"])
 def test_verification_catches_it_whenever_it_runs(verify: str) -> None:
-    with installed(broken("dangles")), dask.config.set({"rewrite.on-error": "warn", "rewrite.verify": verify}):
-        with pytest.warns(RewriteWarning), switched_on():
-            assert_same(program().compute(), VALUE)
+    with (
+        installed(broken("dangles")),
+        dask.config.set({"rewrite.on-error": "warn", "rewrite.verify": verify}),
+        pytest.warns(RewriteWarning),
+        switched_on(),
+    ):
+        assert_same(program().compute(), VALUE)
 
 
 def test_verification_can_be_switched_off() -> None:
@@ -140,9 +147,12 @@ def test_any_pass_can_be_left_out(name: str) -> None:
 
 
 def test_a_failure_is_a_remark_and_a_count() -> None:
-    with installed(broken("raises")), dask.config.set({"rewrite.on-error": "warn"}):
-        with pytest.warns(RewriteWarning):
-            report = dask_rewrite.explain(program())
+    with (
+        installed(broken("raises")),
+        dask.config.set({"rewrite.on-error": "warn"}),
+        pytest.warns(RewriteWarning),
+    ):
+        report = dask_rewrite.explain(program())
     failed = [remark for remark in report.remarks if remark.kind == "failed"]
     assert [remark.rule for remark in failed] == ["broken"]
     assert "broken" in failed[0].reason or "ZeroDivisionError" in failed[0].reason
@@ -153,9 +163,12 @@ def test_lowering_that_fails_falls_back_to_dasks_own(monkeypatch: pytest.MonkeyP
         raise ArithmeticError("lowering is broken")
 
     monkeypatch.setattr(pipeline, "Lowering", fail)
-    with dask.config.set({"rewrite.on-error": "warn"}), switched_on():
-        with pytest.warns(RewriteWarning, match="lowering is broken"):
-            assert_same(program().compute(), VALUE)
+    with (
+        dask.config.set({"rewrite.on-error": "warn"}),
+        switched_on(),
+        pytest.warns(RewriteWarning, match="lowering is broken"),
+    ):
+        assert_same(program().compute(), VALUE)
 
 
 def test_a_keyboard_interrupt_is_not_swallowed() -> None:
@@ -165,9 +178,13 @@ def test_a_keyboard_interrupt_is_not_swallowed() -> None:
         def run(self, graph: Any, remarks: Any) -> Any:
             raise KeyboardInterrupt
 
-    with installed(Interrupted), dask.config.set({"rewrite.on-error": "warn"}), switched_on():
-        with pytest.raises(KeyboardInterrupt):
-            program().compute()
+    with (
+        installed(Interrupted),
+        dask.config.set({"rewrite.on-error": "warn"}),
+        switched_on(),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        program().compute()
 
 
 # --------------------------------------------------------------------------------------

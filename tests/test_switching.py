@@ -128,9 +128,8 @@ def test_enable_works_for_delayed_and_bag(rewrites: Any) -> None:
 
 
 def test_the_enabled_setting_can_be_switched_off(x: da.Array) -> None:
-    with dask.config.set({"rewrite.enabled": False}):
-        with dask_rewrite.enable():
-            assert_same(x.compute(), x.compute(optimize_graph=False))
+    with dask.config.set({"rewrite.enabled": False}), dask_rewrite.enable():
+        assert_same(x.compute(), x.compute(optimize_graph=False))
 
 
 # --------------------------------------------------------------------------------------
@@ -161,9 +160,11 @@ def test_stepping_aside_is_said(x: da.Array) -> None:
     def mine(dsk: Any, keys: Any, **kwargs: Any) -> Any:
         return stock_array(dsk, keys)
 
-    with dask.config.set(array_optimize=mine):
-        with pytest.warns(dask_rewrite.RewriteWarning, match="array_optimize"):
-            dask_rewrite.enable()
+    with (
+        dask.config.set(array_optimize=mine),
+        pytest.warns(dask_rewrite.RewriteWarning, match="array_optimize"),
+    ):
+        dask_rewrite.enable()
     dask_rewrite.disable()
 
 

@@ -39,10 +39,11 @@ else:
 
 async def main():
     from distributed import Scheduler, Worker
+    options = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": ":0"}
     if len(sys.argv) == 1:
-        server = Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0")
+        server = Scheduler(port=0, **options)
     else:
-        server = Worker(sys.argv[1], host="127.0.0.1", nthreads=2, memory_limit=0, dashboard=False, dashboard_address=":0")
+        server = Worker(sys.argv[1], nthreads=2, memory_limit=0, **options)
     async with server:
         print("address:", server.address, flush=True)
         await server.finished()
