@@ -21,20 +21,16 @@ def evaluate(annotations: Annotations, key: Key) -> dict[str, Any]:
     return {name: value(key) if callable(value) else value for name, value in annotations.items()}
 
 
-def group_key(annotations: Annotations) -> Any:
-    """A hashable stand-in for an annotation set: equal sets give equal stand-ins."""
-    return tuple((name, _frozen(annotations[name])) for name in sorted(annotations))
+def described(annotations: Annotations) -> str:
+    """Annotations as text that is the same in every process.
 
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple((k, _frozen(value[k])) for k in sorted(value, key=str))
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_frozen, value))
-    if isinstance(value, (set, frozenset)):
-        return frozenset(map(_frozen, value))
-    try:
-        hash(value)
-    except TypeError:
-        return id(value)
-    return (type(value), value)
+    Examples
+    --------
+    >>> described({"workers": ["alice"], "priority": max})
+    "priority=max workers=['alice']"
+    """
+    parts = []
+    for name in sorted(annotations):
+        value = annotations[name]
+        parts.append(f"{name}={getattr(value, '__qualname__', type(value)) if callable(value) else value}")
+    return " ".join(parts)

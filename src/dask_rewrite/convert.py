@@ -21,7 +21,6 @@ from dask._task_spec import (
     TaskRef,
     _execute_subgraph,
     _identity_cast,
-    _is_dask_future,
     _wrap_namedtuple_task,
 )
 from dask.typing import Key
@@ -250,6 +249,11 @@ class Converter:
     def _nested_value(self, value: Any, depth: int) -> Any:
         new = self._legacy(None, value, depth)
         return Alias(new.key) if isinstance(new, TaskRef) else new
+
+
+def _is_dask_future(value: Any) -> bool:
+    """A future of `distributed`, or of a scheduler that marks its own as such."""
+    return isinstance(value, TaskRef) or getattr(value, "__dask_future__", False) is True
 
 
 def _nests_graph(task: Task) -> bool:

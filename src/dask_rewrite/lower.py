@@ -20,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArraySliceDep
 from dask.typing import Key
 
-from dask_rewrite.annotations import Annotations, evaluate
+from dask_rewrite.annotations import Annotations, described, evaluate
 from dask_rewrite.clusters import Cluster, find_clusters
 from dask_rewrite.convert import Converter, TooDeep
 from dask_rewrite.emit import Column, Recipe
@@ -216,6 +216,9 @@ class Lowering:
         for name in sorted(map(str, order)):
             if name not in final:
                 parts.append(name)
+                annotations = self.hlg.layers[name].annotations if name in self.hlg.layers else None
+                if annotations and self.annotated:
+                    parts.append(described(annotations))
         parts.append(sorted(str(n) for n in self.output_names - final))
         parts.append(sorted(str(n) for n in users if any(user in final for user in users[n])))
         parts.append(self._partial_outputs())

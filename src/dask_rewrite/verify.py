@@ -92,12 +92,10 @@ def is_acyclic(nodes: Mapping[Key, GraphNode]) -> bool:
     >>> is_acyclic({"a": Alias("a", "b"), "b": Alias("b", "a")})
     False
     """
-    dependencies = dict(zip(nodes, _dependencies(nodes.values()), strict=True))
     known: set[Key] = set()
-    late = _settle(dependencies, known)
-    if late:
-        known.update(set().union(*map(dependencies.__getitem__, late)).difference(nodes))
-    return _find_cycle(dependencies, late, known) is None
+    late = _settle(nodes, known)
+    known.update(set().union(*late.values()).difference(nodes))
+    return _find_cycle(late, known) is None
 
 
 def check_depth(node: object, limit: int) -> bool:
@@ -146,17 +144,15 @@ def _check_outputs(
 
 
 def _check_edges(nodes: Mapping[Key, GraphNode], external: Collection[Key]) -> None:
-    dependencies = dict(zip(nodes, _dependencies(nodes.values()), strict=True))
     known = set(external)
-    late = _settle(dependencies, known)
+    late = _settle(nodes, known)
     if not late:
         return
-    missing = set().union(*map(dependencies.__getitem__, late)).difference(nodes, external)
-    if missing:
-        key = next(key for key in late if not missing.isdisjoint(dependencies[key]))
-        lost = min(missing.intersection(dependencies[key]), key=str)
+    if missing := set().union(*late.values()).difference(nodes, external):
+        key = next(key for key, needs in late.items() if not missing.isdisjoint(needs))
+        lost = min(missing.intersection(late[key]), key=str)
         raise VerificationError(f"task {key!r} depends on {lost!r}, which is not in the graph", key)
-    if cycle := _find_cycle(dependencies, late, known):
+    if cycle := _find_cycle(late, known):
         shown = cycle if len(cycle) <= 8 else [*cycle[:4], "...", *cycle[-3:]]
         path = " -> ".join(part if part == "..." else repr(part) for part in [*shown, cycle[0]])
         raise VerificationError(f"task {cycle[0]!r} depends on itself: {path}", cycle[0])
@@ -224,50 +220,49 @@ def _dependencies(nodes: Iterable[GraphNode]) -> Iterable[frozenset[Key]]:
     return map(attrgetter("dependencies"), nodes)
 
 
-def _settle(dependencies: Mapping[Key, frozenset[Key]], known: set[Key]) -> list[Key]:
+def _settle(nodes: Mapping[Key, GraphNode], known: set[Key]) -> dict[Key, frozenset[Key]]:
     """Add to ``known`` what depends on known keys only, as far as a few sweeps get; return the others.
 
     A graph that is written down in the order of its dependencies, or just the other way around, is
-    settled in one sweep or two, at a fraction of the price of walking it.
+    settled in one sweep or two, at a fraction of the price of walking it. That proves at once that nothing
+    is missing and that nothing goes in a circle.
     """
     add = known.add
-    late: list[Key] = []
-    for key, needs in dependencies.items():
+    late = {}
+    for key, needs in zip(nodes, _dependencies(nodes.values()), strict=True):
         if needs <= known:
             add(key)
         else:
-            late.append(key)
+            late[key] = needs
     before = 2 * len(late) + 1
     while late and 2 * len(late) < before:
         before = len(late)
-        still_late = []
-        for key in reversed(late):
-            if dependencies[key] <= known:
+        still_late = {}
+        for key, needs in reversed(late.items()):
+            if needs <= known:
                 add(key)
             else:
-                still_late.append(key)
+                still_late[key] = needs
         late = still_late
     return late
 
 
-def _find_cycle(
-    dependencies: Mapping[Key, frozenset[Key]], roots: Iterable[Key], known: set[Key]
-) -> list[Key] | None:
-    """Walk depth first from ``roots``, adding to ``known`` what lies on no cycle; return the first cycle met.
+def _find_cycle(late: Mapping[Key, frozenset[Key]], known: set[Key]) -> list[Key] | None:
+    """Walk ``late`` depth first, adding to ``known`` what lies on no cycle; return the first cycle met.
 
     A key that is open and not known lies on the path from the root to the key at hand, because all that
     was pushed above a key is known before the key comes to the top again. To meet an open key that still
     waits for something is thus to have come around in a circle.
     """
     opened: dict[Key, None] = {}
-    for root in roots:
+    for root in late:
         stack = [root]
         while stack:
             key = stack[-1]
             if key in known:
                 stack.pop()
                 continue
-            waiting = dependencies[key] - known
+            waiting = late[key] - known
             if not waiting:
                 known.add(stack.pop())
             elif key in opened:
@@ -298,17 +293,21 @@ def _nested(tasks: Sequence[Task]) -> Sequence[Task]:
     kinds = set(map(type, arguments))
     nested = {kind for kind in kinds if issubclass(kind, Task)}
     found: list[Task] = [item for item in arguments if type(item) in nested] if nested else []
-    functions = list(map(_get_func, tasks))
     if MethodType in kinds:
-        functions += [item for item in arguments if type(item) is MethodType]
-    if MethodType in set(map(type, functions)):
-        found += _tasks_in(_unique([item.__self__ for item in functions if type(item) is MethodType]))
+        found += _owners([item for item in arguments if type(item) is MethodType])
+    if MethodType in set(map(type, map(_get_func, tasks))):
+        found += _owners(list(map(_get_func, tasks)))
     if dict in kinds:
         for task in tasks:
             if task.func is _execute_subgraph:
                 found += _tasks_in(list(task.args[0].values()))
     # Nested tasks are a graph too, and shared parts must not multiply from level to level.
     return _unique(found) if len(found) > len(tasks) else found
+
+
+def _owners(functions: list[Any]) -> Sequence[Task]:
+    """The tasks whose bound methods are among these functions; many blocks share a few."""
+    return _tasks_in(_unique([f.__self__ for f in _unique(functions) if type(f) is MethodType]))
 
 
 def _unique(items: list[Any]) -> list[Any]:
