@@ -74,21 +74,29 @@ def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = Non
     if not grouped:
         grouped[None] = {}
     kind = MaterializedLayer if collections is None else TaskLayer
-    token = fingerprint([sorted(map(str, graph.outputs))] if len(graph.outputs) < 100 else [str(graph.outputs[0])])
-    names = {group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)}
+    token = fingerprint(
+        [sorted(map(str, graph.outputs))] if len(graph.outputs) < 100 else [str(graph.outputs[0])]
+    )
+    names = {
+        group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)
+    }
     layers: dict[str, Any] = {}
     where: dict[Key, str] = {}
     for group, nodes in grouped.items():
         name = names[group]
         layers[name] = kind(nodes, annotations=_layer_annotations(graph, nodes))
         where.update(dict.fromkeys(nodes, name))
-    dependencies = _dependencies(grouped, names, where) if len(layers) > 1 else {name: set() for name in layers}
+    dependencies = (
+        _dependencies(grouped, names, where) if len(layers) > 1 else {name: set() for name in layers}
+    )
     if graph.held:
         _hold(graph, layers, dependencies, set(collections or ()))
     return HighLevelGraph(layers, dependencies)
 
 
-def _hold(graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]], collections: set[str]) -> None:
+def _hold(
+    graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]], collections: set[str]
+) -> None:
     """Futures stand in a layer, under their own keys, so that they live as long as the graph does."""
     held: dict[str, dict[Key, Any]] = {}
     for key, future in graph.held.items():
@@ -96,7 +104,9 @@ def _hold(graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]
         held.setdefault(layer if layer in collections else f"rewrite-held-{layer}", {})[key] = future
     for name, futures in held.items():
         if name in layers:
-            layers[name] = MaterializedLayer({**layers[name].mapping, **futures}, annotations=layers[name].annotations)
+            layers[name] = MaterializedLayer(
+                {**layers[name].mapping, **futures}, annotations=layers[name].annotations
+            )
             continue
         layers[name] = MaterializedLayer(futures)
         dependencies[name] = set()
@@ -136,7 +146,9 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
     return place
 
 
-def _draw_in(nodes: Mapping[Key, GraphNode], owner: dict[Key, str], needs: Mapping[Key, Any], place: dict[Key, Any]) -> None:
+def _draw_in(
+    nodes: Mapping[Key, GraphNode], owner: dict[Key, str], needs: Mapping[Key, Any], place: dict[Key, Any]
+) -> None:
     stack = [(key, name) for key, name in owner.items() if name in needs[key]]
     seen: set[Key] = set()
     while stack:
@@ -194,7 +206,9 @@ def _layer_annotations(graph: Graph, nodes: Mapping[Key, Any]) -> dict[str, Any]
     for name in sorted(set().union(*annotated.values())):
         values = {key: value[name] for key, value in annotated.items() if name in value}
         first = next(iter(values.values()))
-        same = len(values) == len(nodes) and all(value is first or value == first for value in values.values())
+        same = len(values) == len(nodes) and all(
+            value is first or value == first for value in values.values()
+        )
         if same:
             found[name] = first
         elif len(values) == len(nodes):
@@ -205,4 +219,10 @@ def _layer_annotations(graph: Graph, nodes: Mapping[Key, Any]) -> dict[str, Any]
 
 
 #: What a task without the annotation would have.
-_NEUTRAL: dict[str, Any] = {"priority": 0, "retries": 0, "resources": {}, "workers": [], "allow_other_workers": False}
+_NEUTRAL: dict[str, Any] = {
+    "priority": 0,
+    "retries": 0,
+    "resources": {},
+    "workers": [],
+    "allow_other_workers": False,
+}

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from dask.typing import Key
-
 from dask_rewrite.layers import Coords, Plan
 from dask_rewrite.names import layer_name
 from dask_rewrite.remarks import Remarks

@@ -43,7 +43,8 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
     for value in collections:
         if not is_dask_collection(value):
             raise TypeError(
-                f"optimize() expects dask collections (array, delayed, bag, dataframe, xarray), got {type(value).__name__}"
+                "optimize() expects dask collections (array, delayed, bag, dataframe, xarray), "
+                f"got {type(value).__name__}"
             )
     if not Options.current().enabled:
         return collections[0] if len(collections) == 1 else tuple(collections)
@@ -76,7 +77,7 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
         names = list(collection.__dask_layers__())
         for key in keys:
             name = layer_name(key)
-            layers.setdefault(name if name in names else names[0], []).append(key)  # type: ignore[arg-type]
+            layers.setdefault(name if name in names else names[0], []).append(key)
         for name in names:
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)

@@ -67,8 +67,12 @@ class Options:
         values = {name.replace("_", "-"): value for name, value in raw.items()}
         unknown = sorted(values.keys() - _CHECKS.keys())
         if unknown:
-            raise ValueError(f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}")
-        options = cls(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
+            raise ValueError(
+                f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}"
+            )
+        options = cls(
+            **{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()}
+        )
         _last.update(raw=copy.deepcopy(raw), options=options)
         return options
 
@@ -79,7 +83,7 @@ def _boolean(name: str, value: Any) -> bool:
     raise ValueError(f"rewrite.{name}: expected true or false, got {value!r}")
 
 
-def _number(name: str, value: Any, kind: type, least: float) -> Any:
+def _number(name: str, value: Any, kind: type[int] | type[float], least: float) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, kind)) or value < least:
         raise ValueError(f"rewrite.{name}: expected a number of at least {least}, got {value!r}")
     return kind(value)
@@ -114,7 +118,9 @@ def _kinds(name: str, value: Any) -> frozenset[str]:
 def _mapping(name: str, value: Any) -> dict[str, dict[str, Any]]:
     if isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()):
         return value
-    raise ValueError(f"rewrite.{name}: expected a mapping of pass names to mappings of options, got {value!r}")
+    raise ValueError(
+        f"rewrite.{name}: expected a mapping of pass names to mappings of options, got {value!r}"
+    )
 
 
 _CHECKS: dict[str, Any] = {

@@ -86,7 +86,7 @@ class Converter:
     def resolve(self, node: GraphNode, depth: int = 0) -> GraphNode:
         """The node with its references resolved; the same object where nothing changed."""
         kind = type(node)
-        if kind is DataNode or not node._dependencies and kind is not Task:
+        if kind is DataNode or (not node._dependencies and kind is not Task):
             return node
         if depth > DEPTH_LIMIT:
             raise TooDeep
@@ -103,7 +103,7 @@ class Converter:
         for arg in getattr(node, "args", ()):
             if isinstance(arg, GraphNode):
                 self.resolve(arg, depth + 1)  # raises if it is too deep
-        subs = {}
+        subs: dict[Key, Key | GraphNode] = {}
         for dep in sorted(node._dependencies, key=str):  # the order of a set is not the same everywhere
             key = self._ref(dep).key
             if key != dep:
@@ -137,7 +137,9 @@ class Converter:
             args.append(new)
         if not changed:
             return node
-        return make_container(node, tuple(args), frozenset(deps).union(*nested) if nested else frozenset(deps))
+        return make_container(
+            node, tuple(args), frozenset(deps).union(*nested) if nested else frozenset(deps)
+        )
 
     def _resolve_task(self, task: Task, depth: int, key: Key) -> Task:
         if task.func is _execute_subgraph and type(task.args[0]) is dict:
@@ -269,4 +271,3 @@ def _deps(args: list[Any]) -> Deps:
     if nested:
         return frozenset(keys).union(*nested)
     return frozenset(keys) if keys else NO_DEPS
-

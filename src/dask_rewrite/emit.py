@@ -20,7 +20,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.clusters import BlockMap, Cluster, compose
-from dask_rewrite.layers import Arg, CoordMap, Coords, Plan
+from dask_rewrite.layers import Arg, CoordMap, Plan
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, make_task
 from dask_rewrite.program import operation, straight_line
 
@@ -80,7 +80,7 @@ class Recipe:
         where: CoordMap = tuple(
             [p if isinstance(p, list) or p == -1 else block_map[p] for p in arg.coord_map]
         )
-        identity = arg.value if isinstance(arg.value, str) else id(arg.value)
+        identity: Any = arg.value if isinstance(arg.value, str) else id(arg.value)
         if type(arg.value) is TaskRef:
             identity = (arg.value.key,)
         key = (arg.kind, identity, tuple([tuple(p) if isinstance(p, list) else p for p in where]), arg.axes)

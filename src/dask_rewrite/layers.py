@@ -54,7 +54,18 @@ class Plan:
         False for templates that must stay tasks of their own (coroutines).
     """
 
-    __slots__ = ("annotations", "args", "fusable", "inputs", "name", "numblocks", "others", "producer", "simple", "task")
+    __slots__ = (
+        "annotations",
+        "args",
+        "fusable",
+        "inputs",
+        "name",
+        "numblocks",
+        "others",
+        "producer",
+        "simple",
+        "task",
+    )
 
     def __init__(self, layer: Blockwise) -> None:
         self.name: str = layer.output
@@ -118,7 +129,7 @@ def _block_counts(layer: Blockwise) -> dict[str, int]:
     for value, indices in layer.indices:
         if indices is None:
             continue
-        for index, count in zip(indices, layer.numblocks[value], strict=True):
+        for index, count in zip(indices, layer.numblocks[value], strict=True):  # type: ignore[index]
             if type(count) is not int:
                 return dict(layer.dims)  # dask's own way for the unusual
             known = counts.get(index, 1)
@@ -127,12 +138,16 @@ def _block_counts(layer: Blockwise) -> dict[str, int]:
             elif count not in (1, known):
                 return dict(layer.dims)  # raises dask's own error
     for index, size in layer.new_axes.items():
-        counts[index] = len(size) if isinstance(size, tuple) else 1
+        counts[index] = len(size) if isinstance(size, tuple) else 1  # type: ignore[unreachable]
     return counts
 
 
 def _read_arg(
-    layer: Blockwise, value: Any, indices: Sequence[str] | None, position: dict[str, int], dims: dict[str, int]
+    layer: Blockwise,
+    value: Any,
+    indices: Sequence[str] | None,
+    position: dict[str, int],
+    dims: dict[str, int],
 ) -> Arg:
     if indices is None:
         return Arg("node" if isinstance(value, (GraphNode, TaskRef)) else "literal", value)

@@ -10,11 +10,14 @@ when it is asked for late.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, parse_input
+from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, parse_input
+from dask.array.core import concatenate_axes
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArraySliceDep
@@ -27,7 +30,7 @@ from dask_rewrite.emit import Column, Recipe
 from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.layers import Arg, Coords, Plan
 from dask_rewrite.names import fingerprint, layer_name, mark
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_task, renamed
 from dask_rewrite.overlap import OverlapBlocks
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.unnest import unnest
@@ -175,9 +178,18 @@ class Lowering:
             elif name in self.lazy:
                 self._open(name)
             self._drain()
-        self._make_late_blocks(clusters)
+        self._make_late_blocks()
+        self._settle_outputs()
         elementwise = frozenset(self.names.get(name, name) for name in self.plans)
-        return Graph(self.nodes, tuple(self.outputs), self.annotations, elementwise, True, self.held, self.external | self.held.keys())
+        return Graph(
+            self.nodes,
+            tuple(self.outputs),
+            self.annotations,
+            elementwise,
+            True,
+            self.held,
+            {*self.external, *self.held},
+        )
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -291,7 +303,7 @@ class Lowering:
         kind = type(value)
         if kind is Alias:
             target = value.target
-        elif kind is tuple and value and not callable(value[0]) or kind is str:
+        elif (kind is tuple and value and not callable(value[0])) or kind is str:
             try:
                 if not self.knows(value):
                     return None
@@ -323,7 +335,7 @@ class Lowering:
 
     def _block_ref(self, key: Key) -> TaskRef:
         if type(key) is tuple and key:
-            name = key[0]
+            name: Any = key[0]
             table = self.blocks.get(name)
             if table is not None:
                 return self.block(name, key[1:], table)  # type: ignore[arg-type]
@@ -409,23 +421,40 @@ class Lowering:
         for key in keys:
             self.stack.append((key, key))
 
-    def _make_late_blocks(self, clusters: Mapping[str, Cluster]) -> None:
+    def _make_late_blocks(self) -> None:
         """Blocks that were asked for after their turn, or of layers fused away."""
         again = True
         while again:
             again = False
             for name, table in self.blocks.items():
-                made = name if name not in self.names else self.names[name]
                 late = [c for c, ref in table.items() if ref.key not in self.nodes]
-                if late and made is not None:
-                    cluster = Cluster(self.plans[name], self.plans[name].annotations if self.annotated else None)
-                    cluster.members[name] = tuple(range(len(self.plans[name].numblocks)))
+                if late:
+                    plan = self.plans[name]
+                    cluster = Cluster(plan, plan.annotations if self.annotated else None)
+                    cluster.members[name] = tuple(range(len(plan.numblocks)))
                     self._make(cluster, late)
                     again = True
             for name in list(self.asked):
                 self._open(name)
                 again = True
             self._drain()
+
+    def _settle_outputs(self) -> None:
+        """An output that only names another task takes that task over, if nobody else uses it."""
+        nodes = self.nodes
+        aliases = [key for key in self.outputs if type(nodes.get(key)) is Alias]
+        if not aliases:
+            return
+        users = Counter(chain.from_iterable(node._dependencies for node in nodes.values()))
+        for key in aliases:
+            target = nodes[key].target  # type: ignore[attr-defined]
+            node = nodes.get(target)
+            if node is None or users[target] != 1 or target in self.output_keys or _keeps_name(node):
+                continue
+            nodes[key] = renamed(node, key)
+            del nodes[target]
+            if target in self.annotations:
+                self.annotations[key] = self.annotations.pop(target)
 
     def _make_blocks(self, cluster: Cluster) -> None:
         if wanted := list(self.blocks[cluster.root]):
@@ -446,18 +475,18 @@ class Lowering:
     def _column(self, arg: Arg, wanted: Sequence[Coords]) -> Column:
         if arg.kind == "node":
             node = self._constant(arg.value)
-            deps = frozenset((node.key,)) if isinstance(node, TaskRef) else node._dependencies
+            deps = _dependencies(node)
             return Column([node] * len(wanted), [deps] * len(wanted) if deps else None)
         where = arg.coord_map
         if all(i == p for i, p in enumerate(where)) and wanted and len(where) == len(wanted[0]):
             coords = wanted
         else:
-            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]  # type: ignore[index, misc]
+            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]
         if arg.kind == "io":
             return self._io_column(arg.value, coords)
         if arg.kind == "blocks":
             nodes = [self._nested(arg.value, (), c, arg.axes) for c in coords]
-            return Column(nodes, [node._dependencies for node in nodes])
+            return Column(nodes, [_dependencies(node) for node in nodes])
         table = self.blocks.get(arg.value)
         if table is None:
             ref = self.ref
@@ -483,24 +512,27 @@ class Lowering:
         parsed = [parse_input(value) for value in values]
         if not any(isinstance(value, (GraphNode, TaskRef)) for value in parsed):
             return Column(values, None)
-        parsed = [self._constant(value) for value in parsed]
-        return Column(parsed, [v._dependencies if isinstance(v, GraphNode) else NO_DEPS for v in parsed])
+        resolved = [self._constant(value) for value in parsed]
+        return Column(resolved, [_dependencies(value) for value in resolved])
 
-    def _nested(self, name: str, done: Coords, coords: Sequence[Any], axes: Sequence[int]) -> Task:
+    def _nested(self, name: str, done: Coords, coords: Sequence[Any], axes: Sequence[int]) -> Task | TaskRef:
         """Lists of blocks along contracted axes, as dask nests them, concatenated if asked."""
-        from dask._task_spec import List
-
         at = len(done)
         if at == len(coords):
-            return self.ref((name, *done)) if name not in self.blocks else self.block(name, done, self.blocks[name])  # type: ignore[return-value]
+            table = self.blocks.get(name)
+            return self.ref((name, *done)) if table is None else self.block(name, done, table)
         if not isinstance(coords[at], list):
             return self._nested(name, (*done, coords[at]), coords, axes)
         made = List(*[self._nested(name, (*done, i), coords, ()) for i in coords[at]])
         if axes:
-            from dask.array.core import concatenate_axes
-
             return make_task(None, concatenate_axes, (made, list(axes)), NO_KWARGS, made._dependencies)
         return made
+
+
+def _dependencies(value: Any) -> Deps:
+    if isinstance(value, TaskRef):
+        return frozenset((value.key,))
+    return value._dependencies if isinstance(value, GraphNode) else NO_DEPS
 
 
 def _keeps_name(value: Any) -> bool:

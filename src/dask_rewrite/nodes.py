@@ -78,7 +78,9 @@ make_container = _slot_container if _KNOWN_SLOTS else _constructed_container
 make_task = _slot_task if _KNOWN_SLOTS else _constructed_task
 
 
-def call_with_dict(key: Key, funcs: tuple[Any, ...], inputs: dict[str, Any], deps: Deps, producer: bool) -> Task:
+def call_with_dict(
+    key: Key, funcs: tuple[Any, ...], inputs: dict[str, Any], deps: Deps, producer: bool
+) -> Task:
     """``funcs[0](dict(**inputs), *funcs[1:])`` as a task: the frame of templates and programs."""
     held = make_task(None, dict, (), inputs, deps)
     return make_task(key, funcs[0], (held, *funcs[1:]), NO_KWARGS, deps, producer)

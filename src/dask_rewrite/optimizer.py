@@ -11,14 +11,14 @@ import operator
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+import toolz
 from dask._expr import Expr, HLGExpr, HLGFinalizeCompute
 from dask._task_spec import Task
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
 from dask.delayed import Delayed
-import toolz
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dask_rewrite.assemble import assemble
@@ -37,7 +37,7 @@ TASK_BYTES, LAYER_BYTES = 100, 1_000
 SHALLOW = 60
 
 
-class Optimizer(int, Expr):  # type: ignore[misc]
+class Optimizer(int, Expr):
     """The object that stands under ``array_optimize``, ``delayed_optimize`` and ``bag_optimize``.
 
     Called with collections it optimizes them; called with a graph and keys it is a classic dask
@@ -57,8 +57,8 @@ class Optimizer(int, Expr):  # type: ignore[misc]
     45
     """
 
-    _name = "dask-rewrite-optimizer"  # type: ignore[assignment]
-    operands: list[Any] = []
+    _name = "dask-rewrite-optimizer"
+    operands: ClassVar[list[Any]] = []  # type: ignore[misc]
     _determ_token = "dask-rewrite-optimizer"
 
     def __new__(cls) -> Optimizer:
@@ -100,7 +100,9 @@ class Optimizer(int, Expr):  # type: ignore[misc]
             return array_optimize(dsk, keys)
         flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
         outputs = [*flat, *fuse_keys]  # what dask calls the keys that must not be fused away
-        graph = rewrite_tasks(dsk, outputs, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1)
+        graph = rewrite_tasks(
+            dsk, outputs, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1
+        )
         if graph is None:  # something failed and was reported
             return array_optimize(dsk, keys)
         return assemble(graph, toolz.groupby(layer_name, flat))
@@ -113,10 +115,10 @@ class Optimizer(int, Expr):  # type: ignore[misc]
         keys = symbolic.__dask_keys__()
         flat = list(dict.fromkeys(flatten(keys)))
         hlg = as_layers(symbolic.hlg)
-        small = _symbolic_bytes(hlg) < SMALL * TASK_BYTES
-        limit = 5 * SMALL if small and _has_client() else None
+        layers = _symbolic_bytes(hlg)
+        limit = 5 * SMALL if layers < SMALL * TASK_BYTES and _has_client() else None
         graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
-        if graph is None or len(graph.nodes) > SMALL and _symbolic_bytes(hlg) < len(graph.nodes) * TASK_BYTES:
+        if graph is None or (len(graph.nodes) > SMALL and layers < len(graph.nodes) * TASK_BYTES):
             finish = symbolic.low_level_optimizer
             finish.graph = graph
             finish.layers = len(hlg.layers)
@@ -200,7 +202,10 @@ def _slim_parent(parent: HLGExpr) -> HLGExpr:
         keys = inner.__dask_keys__()
         post = _slim_post(parent.postcompute)
         below = HLGExpr(
-            dsk=_needed_layers(inner.hlg, keys), low_level_optimizer=finish, output_keys=keys, postcompute=post
+            dsk=_needed_layers(inner.hlg, keys),
+            low_level_optimizer=finish,
+            output_keys=keys,
+            postcompute=post,
         )
         return HLGFinalizeCompute(below, low_level_optimizer=finish, output_keys=keys, postcompute=post)
     keys = parent.__dask_keys__()
@@ -259,7 +264,7 @@ def _has_delayed(parent: HLGExpr) -> bool:
     """Whether somebody asked for delayed objects themselves: their tasks are watched by name."""
     if isinstance(parent, HLGFinalizeCompute):
         return False
-    delayed = Delayed.__dask_postcompute__(parent)[0]
+    delayed = Delayed("x", {}).__dask_postcompute__()[0]
     posts = parent.postcompute if isinstance(parent.postcompute, list) else [parent.postcompute]
     return any(post and post[0] is delayed for post in posts)
 

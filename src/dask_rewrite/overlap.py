@@ -44,9 +44,9 @@ class OverlapBlocks:
 
     def values(self, key: Key) -> dict[Key, Any]:
         """The raw tasks for one output block: a concatenation of its neighbours' edges."""
-        _, *block = key  # type: ignore[misc]
+        block: Any = key[1:]  # type: ignore[index]
         around = [axis[i] for axis, i in zip(self.axes, block)]
-        made: dict[Key, Any] = {}
+        made: dict[Any, Any] = {}
         parts = []
         for neighbours in product(*around):
             part = (self.getitem, *[where for where, _, _ in neighbours])

@@ -68,7 +68,7 @@ def pickled_size(value: Any) -> int:
     >>> pickled_size(lambda: 1) > 0
     True
     """
-    import cloudpickle  # type: ignore[import-untyped]
+    import cloudpickle
 
     scale = _Scale()
     try:

@@ -125,7 +125,9 @@ def select(options: Options) -> Selection:
     ):
         for name in given:
             if name not in PASSES:
-                raise ValueError(f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}")
+                raise ValueError(
+                    f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}"
+                )
     for name in options.disable & {"cull", "lower"}:
         raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
     wanted = [name for name in names if name not in options.disable]
@@ -164,7 +166,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def rewrite(dsk: HighLevelGraph | Mapping[Key, Any], keys: Any, *, trace: Trace | None = None) -> HighLevelGraph:
+def rewrite(
+    dsk: HighLevelGraph | Mapping[Key, Any], keys: Any, *, trace: Trace | None = None
+) -> HighLevelGraph:
     """Rewrite a raw graph; one that is too large to lower comes back as it was.
 
     Examples
@@ -217,7 +221,7 @@ def rewrite_tasks(
     options = Options.current()
     if max_tasks is not None:
         unlimited = {"lower_limit": 2**62, "lower_seconds": float("inf")}
-        options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))  # type: ignore[arg-type]
+        options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
     selection = select(options)

@@ -60,7 +60,7 @@ def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ..
         dying.setdefault(position, []).append(value)
     refs: dict[str, TaskRef] = {name: TaskRef(name) for name in live.values()}
     free: list[str] = []  # a heap, so that the same loop is given the same names
-    interned: dict[Hashable, Task] = {}
+    interned: dict[Hashable, Any] = {}
     functions: list[Any] = []
     final = len(steps) - 1
     for position, (value, expression) in enumerate(steps):
@@ -86,7 +86,7 @@ def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ..
         call = interned.get(identity)
         if call is None:
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
-            call = interned[identity] = step.__call__
+            call = interned[identity] = step.__call__  # one object a step: pickled once
         functions.append(call)
     return (pipe, *functions)
 
@@ -99,11 +99,13 @@ def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
         if not node._dependencies:
             return node
         args = tuple([renamed_references(arg, names) for arg in node.args])
-        kwargs = {k: renamed_references(v, names) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+        kwargs = (
+            {k: renamed_references(v, names) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+        )
         deps = frozenset([names[dep].key for dep in node._dependencies])
         return make_task(None, node.func, args, kwargs, deps)
     if isinstance(node, GraphNode) and node.dependencies:
-        return node.substitute({dep: names[dep].key for dep in node.dependencies})  # type: ignore[arg-type]
+        return node.substitute({dep: names[dep].key for dep in node.dependencies})
     return node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import dask.config
 
@@ -52,7 +52,9 @@ class enable:
     def __enter__(self) -> enable:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _remove(self._set)
 
     def __repr__(self) -> str:
@@ -76,7 +78,7 @@ def _remove(keys: Any) -> None:
         if dask.config.get(key, None) is optimize:
             with dask.config.config_lock:
                 dask.config.config.pop(key, None)
-        for defaults in list(dask.config.defaults):
+        for defaults in cast(list[dict[str, Any]], list(dask.config.defaults)):
             if defaults.get(key) is optimize:
                 del defaults[key]
                 if not defaults:

@@ -37,8 +37,8 @@ STEP_DEPTH = 8
 
 #: An expression over value references, and how deep it nests.
 Flat: TypeAlias = tuple[Any, int]
-#: A computation that asks for others by yielding them, so that a loop can stand in for the call stack.
-Walk: TypeAlias = Generator[Any, Any, Flat]
+#: A computation of a `Flat` that asks for others by yielding them: a loop stands in for the call stack.
+Walk: TypeAlias = Generator[Any, Any, Any]
 #: What names mean inside a subgraph, template or program; None: keys of the graph.
 Scope: TypeAlias = "dict[Any, Any] | None"
 
@@ -54,7 +54,9 @@ class _Pending:
 
 def is_identity_wrapper(node: Task) -> bool:
     """Whether this is dask's marker around a task that must not share its key with another."""
-    return node.func is ProhibitReuse._identity and len(node.args) == 1 and isinstance(node.args[0], GraphNode)
+    return (
+        node.func is ProhibitReuse._identity and len(node.args) == 1 and isinstance(node.args[0], GraphNode)
+    )
 
 
 def too_deep(node: GraphNode, limit: int = DEPTH_LIMIT) -> bool:
@@ -131,7 +133,7 @@ class _Unnesting:
 
     @staticmethod
     def depends(value: Any) -> Iterable[Key]:
-        return (value.key,) if isinstance(value, TaskRef) else value._dependencies  # type: ignore[no-any-return]
+        return (value.key,) if isinstance(value, TaskRef) else value._dependencies
 
     def input(self, key: Key) -> TaskRef:
         ref = self.by_key.get(key)
@@ -167,7 +169,11 @@ class _Unnesting:
         if isinstance(node, Task):
             return (yield self.task(node, scope))
         if type(node) is tuple and node and callable(node[0]):
-            return (yield self.operation(node[0], [Dict(a) if isinstance(a, dict) else a for a in node[1:]], {}, scope))
+            return (
+                yield self.operation(
+                    node[0], [Dict(a) if isinstance(a, dict) else a for a in node[1:]], {}, scope
+                )
+            )
         if isinstance(node, GraphNode):
             raise ValueError(f"cannot take apart a {type(node).__name__}")
         if scope is None:
@@ -189,7 +195,7 @@ class _Unnesting:
         if node.func is _execute_subgraph and type(args[0]) is dict:
             graph, outkey, inkeys, *values = args
             inner: dict[Any, Any] = {k: _Pending(v) for k, v in graph.items()}
-            for name, value in zip(inkeys, values):
+            for name, value in zip(inkeys, values, strict=True):
                 inner[name] = yield self.named(value, scope)
             return (yield self.lookup(outkey, inner))
         if is_identity_wrapper(node):

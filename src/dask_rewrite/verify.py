@@ -211,9 +211,8 @@ def _some(keys: Iterable[Key]) -> str:
     return ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
 
 
-def _dependencies(nodes: Iterable[GraphNode]) -> Iterable[frozenset[Key]]:
+def _dependencies(nodes: Collection[GraphNode]) -> Iterable[frozenset[Key]]:
     """The dependencies of each node: from the slot if no class overrides it, as a property costs a call."""
-    nodes = list(nodes)
     plain = GraphNode.dependencies
     if all(getattr(kind, "dependencies", None) is plain for kind in set(map(type, nodes))):
         return map(attrgetter("_dependencies"), nodes)
@@ -274,7 +273,7 @@ def _find_cycle(late: Mapping[Key, frozenset[Key]], known: set[Key]) -> list[Key
     return None
 
 
-def _tasks_in(items: Sequence[Any]) -> Sequence[Task]:
+def _tasks_in(items: Collection[Any]) -> Sequence[Task]:
     kinds = set(map(type, items))
     tasks = {kind for kind in kinds if issubclass(kind, Task)}
     if tasks == kinds:
@@ -292,7 +291,11 @@ def _nested(tasks: Sequence[Task]) -> Sequence[Task]:
     arguments += chain.from_iterable(map(dict.values, filter(None, map(_get_kwargs, tasks))))
     kinds = set(map(type, arguments))
     nested = {kind for kind in kinds if issubclass(kind, Task)}
-    found: list[Task] = [item for item in arguments if type(item) in nested] if nested else []
+    found: list[Task] = []
+    if nested == kinds:
+        found = arguments
+    elif nested:
+        found = [item for item in arguments if type(item) in nested]
     if MethodType in kinds:
         found += _owners([item for item in arguments if type(item) is MethodType])
     if MethodType in set(map(type, map(_get_func, tasks))):

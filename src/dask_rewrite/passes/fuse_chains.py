@@ -109,7 +109,11 @@ class FuseChains:
         return pieces
 
     def _joined(
-        self, chain: list[Key], links: Mapping[Key, list[Key]], nodes: Mapping[Key, GraphNode], depths: dict[Key, int]
+        self,
+        chain: list[Key],
+        links: Mapping[Key, list[Key]],
+        nodes: Mapping[Key, GraphNode],
+        depths: dict[Key, int],
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
@@ -206,7 +210,7 @@ def inlined(node: GraphNode, values: Mapping[Key, GraphNode]) -> GraphNode:
     if not isinstance(node, Task) or node._dependencies.isdisjoint(values):
         return node
     if type(node) is not Task:
-        return node.substitute({key: values[key] for key in node._dependencies if key in values})  # type: ignore[misc]
+        return node.substitute({key: values[key] for key in node._dependencies if key in values})
     args = tuple([_inlined_argument(arg, values) for arg in node.args])
     kwargs = {k: _inlined_argument(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
     deps = NO_DEPS.union(*[values[d].dependencies if d in values else (d,) for d in node._dependencies])

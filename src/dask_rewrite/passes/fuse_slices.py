@@ -94,7 +94,9 @@ def _composable(inner: _Getter, outer: _Getter) -> bool:
         # a source without fancy indexing keeps its own getter, unless the composed index has lists
         return inner.func is not getter_nofancy or not any(isinstance(i, (list, np.ndarray)) for i in both)
     fancy = (list, np.ndarray)
-    return not (inner.func is getter_nofancy and (isinstance(outer.index, fancy) or isinstance(inner.index, fancy)))
+    return not (
+        inner.func is getter_nofancy and (isinstance(outer.index, fancy) or isinstance(inner.index, fancy))
+    )
 
 
 def _depends(source: Any) -> frozenset[Any]:
