@@ -273,7 +273,7 @@ def _find_cycle(late: Mapping[Key, frozenset[Key]], known: set[Key]) -> list[Key
     return None
 
 
-def _tasks_in(items: Collection[Any]) -> Sequence[Task]:
+def _tasks_in(items: Sequence[Any]) -> Sequence[Task]:
     kinds = set(map(type, items))
     tasks = {kind for kind in kinds if issubclass(kind, Task)}
     if tasks == kinds:
