@@ -71,7 +71,10 @@ SOURCE = """
 
 
 def test_registered_with_dask():
-    (entry,) = entry_points(group="dask_cli", name="rewrite")
+    found = entry_points(group="dask_cli", name="rewrite")
+    if not found:
+        pytest.skip("dask_rewrite is on the path, but not installed")
+    (entry,) = found
     assert entry.value == "dask_rewrite.cli:rewrite"
 
 

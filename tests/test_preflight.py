@@ -6,6 +6,7 @@ import functools
 import operator
 import pickle
 import socket
+import sys
 import threading
 
 import numpy as np
@@ -258,10 +259,11 @@ def test_task_nested_too_deep():
     assert not report.ok
     assert report.deepest.size == 3002
     assert report.deepest.key == "deep"
-    assert "3,002 tasks (too deep for pickle), at 'deep'" in repr(report)
-    (problem,) = report.problems
-    assert problem.key == "deep"
-    assert "nested 3,002 deep" in problem.error
+    assert "3,002 tasks (too deep to be safe), at 'deep'" in repr(report)
+    if sys.version_info < (3, 12):  # later ones have a deeper stack for pickle, but not for running it
+        (problem,) = report.problems
+        assert problem.key == "deep"
+        assert "nested 3,002 deep" in problem.error
 
 
 def test_sockets_and_modules():

@@ -166,7 +166,7 @@ class PreflightReport:
         deepest, widest = self.deepest, self.widest
         heavy = sorted((-size, name) for name, size in self.layers.items() if size)
         layers = [f"{shorten(name, 40)} {format_bytes(-size)}" for size, name in heavy[:_LAYERS_SHOWN]]
-        too_deep = " (too deep for pickle)" if deepest.size > NESTING_LIMIT else ""
+        too_deep = " (too deep to be safe)" if deepest.size > NESTING_LIMIT else ""
         return [
             ["deepest nesting", f"{_count(deepest.size, 'task')}{too_deep}{_at(deepest)}"],
             ["widest fan-in", f"{_count(widest.size, 'input')}{_at(widest)}"],
