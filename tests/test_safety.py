@@ -112,6 +112,17 @@ def test_a_failing_pass_raises_when_asked_to(how: str) -> None:
     assert not isinstance(error.value, Warning)
 
 
+def test_a_pass_that_ruins_the_graph_it_was_given() -> None:
+    # Passes do not change their input. One that does loses the gain, but never the answer.
+    with (
+        installed(broken("changes in place")),
+        dask.config.set({"rewrite.on-error": "warn"}),
+        pytest.warns(RewriteWarning),
+        switched_on(),
+    ):
+        assert_same(program().compute(), VALUE)
+
+
 def test_the_graph_before_the_failing_pass_is_kept() -> None:
     with (
         installed(broken("dangles")),
