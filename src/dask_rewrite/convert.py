@@ -7,6 +7,7 @@ which is what makes lowering demand-driven: what nobody refers to is never conve
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ class Resolver(Protocol):
     """Answers for references: who is known, and what a reference to it looks like."""
 
     external: set[Key]
+    refs: dict[Any, TaskRef]
 
     def knows(self, key: Any) -> bool: ...
 
@@ -56,11 +58,12 @@ class Converter:
         Hands out references.
     """
 
-    __slots__ = ("_external", "_knows", "_ref")
+    __slots__ = ("_external", "_knows", "_ref", "_refs")
 
     def __init__(self, resolver: Resolver) -> None:
         self._external = resolver.external
         self._knows = resolver.knows
+        self._refs = resolver.refs
         self._ref = resolver.ref
 
     def node(self, value: Any, old: Key, new: Key) -> GraphNode:
@@ -111,151 +114,173 @@ class Converter:
         return node.substitute(subs) if subs else node
 
     def _resolve_container(self, node: NestedContainer, depth: int) -> NestedContainer:
-        ref = self._ref
-        deps: list[Key] = []
-        nested: list[Deps] = []
-        args: list[Any] = []
-        changed = False
-        for arg in node.args:
-            if type(arg) is TaskRef:
-                new: Any = ref(arg.key)
-                deps.append(new.key)
-                if new.key == arg.key:
-                    new = arg
-            elif type(arg) is Alias:
-                new = ref(arg.target)
-                deps.append(new.key)
-            elif isinstance(arg, GraphNode):
-                new = self.resolve(arg, depth + 1)
-                nested.append(new._dependencies)
-            else:
-                new = arg
-                if isinstance(arg, TaskRef):
-                    deps.append(self._outside(arg))
-            if new is not arg:
-                changed = True
-            args.append(new)
-        if not changed:
-            return node
-        return make_container(
-            node, tuple(args), frozenset(deps).union(*nested) if nested else frozenset(deps)
-        )
+        args, deps, changed = self._arguments(node.args, depth)
+        return make_container(node, tuple(args), deps) if changed else node
 
     def _resolve_task(self, task: Task, depth: int, key: Key) -> Task:
-        if task.func is _execute_subgraph and type(task.args[0]) is dict:
+        func = task.func
+        if func is _execute_subgraph and type(task.args[0]) is dict:
             if any(type(v) is Task and _nests_graph(v) for v in task.args[0].values()):
                 raise TooDeep
+        args, deps, changed = self._arguments(task.args, depth)
+        kwargs = task.kwargs
+        if kwargs:
+            values, more, other = self._arguments(kwargs.values(), depth)
+            if more:
+                deps = deps | more
+            if other:
+                changed = True
+                kwargs = dict(zip(kwargs, values))
+        if not changed and key == task.key:
+            return task
+        return make_task(key, func, tuple(args), kwargs, deps, task._data_producer)
+
+    def _arguments(self, values: Iterable[Any], depth: int) -> tuple[list[Any], Deps, bool]:
+        """Resolved arguments, what they depend on, and whether any of them is another object now."""
+        ref = self._ref
+        args: list[Any] = []
         deps: list[Key] = []
-        changed = key != task.key
-        args = []
         nested: list[Deps] = []
-        for arg in task.args:
-            if type(arg) is TaskRef:
-                ref = self._ref(arg.key)
-                deps.append(ref.key)
-                if ref.key != arg.key:
+        changed = False
+        for arg in values:
+            kind = _KINDS[type(arg)]
+            if kind == _RAW:
+                pass
+            elif kind == _REF:
+                new: Any = ref(arg.key)
+                key = new.key
+                deps.append(key)
+                if key != arg.key:
                     changed = True
-                    arg = ref
-            elif type(arg) is Alias:  # evaluates to its target, whatever it is called
-                arg = self._ref(arg.target)
+                    arg = new
+            elif kind == _ALIAS:  # evaluates to its target, whatever it is called
+                arg = ref(arg.target)
                 deps.append(arg.key)
                 changed = True
-            elif isinstance(arg, GraphNode):
+            elif kind == _NODE:
                 new = self.resolve(arg, depth + 1)
                 if new is not arg:
                     changed = True
                     arg = new
                 nested.append(new._dependencies)
-            elif isinstance(arg, TaskRef):  # a future: stays the object that it is
+            else:  # a future: stays the object that it is
                 deps.append(self._outside(arg))
             args.append(arg)
-        kwargs = task.kwargs
-        if kwargs:
-            fresh = {}
-            for name, arg in kwargs.items():
-                if isinstance(arg, (GraphNode, TaskRef)):
-                    new = self._argument(arg, depth)
-                    changed = changed or new is not arg
-                    if isinstance(new, TaskRef):
-                        deps.append(new.key if type(new) is TaskRef else self._outside(new))
-                    else:
-                        nested.append(new._dependencies)
-                    fresh[name] = new
-                else:
-                    fresh[name] = arg
-            if changed:
-                kwargs = fresh
-        if not changed:
-            return task
-        all_deps = frozenset(deps).union(*nested) if nested else frozenset(deps)
-        return make_task(key, task.func, tuple(args), kwargs, all_deps, task._data_producer)
+        if nested:
+            return args, frozenset(deps).union(*nested), changed
+        return args, frozenset(deps) if deps else NO_DEPS, changed
 
     def _outside(self, future: Any) -> Key:
         """The key of a future: known to the scheduler, not to this graph."""
         self._external.add(future.key)
         return future.key  # type: ignore[no-any-return]
 
-    def _argument(self, arg: Any, depth: int) -> Any:
-        if type(arg) is TaskRef:
-            ref = self._ref(arg.key)
-            return arg if ref.key == arg.key else ref
-        if type(arg) is Alias:
-            return self._ref(arg.target)
-        if isinstance(arg, GraphNode):
-            return self.resolve(arg, depth + 1)
-        return arg
-
     def _legacy(self, key: Key | None, value: Any, depth: int) -> Any:
-        if isinstance(value, GraphNode):
+        kind = _LEGACY_KINDS[type(value)]
+        if kind == _RAW:
+            return value
+        if kind == _NODE:
             return self.resolve(value, depth)
-        kind = type(value)
-        if kind is tuple and value and callable(value[0]):
+        if kind == _TUPLE and value and callable(value[0]):
             if depth > DEPTH_LIMIT:
                 raise TooDeep
-            args = [self._legacy_argument(arg, depth) for arg in value[1:]]
-            return make_task(key, value[0], tuple(args), NO_KWARGS, _deps(args))
-        if isinstance(value, (int, float, str, tuple)):
+            args, deps = self._legacy_parts(value[1:], depth, True)
+            return make_task(key, value[0], args, NO_KWARGS, deps)
+        if kind <= _ATOM:
             try:
-                known = self._knows(value)
-            except TypeError:
-                known = False
-            if known:
-                ref = self._ref(value)
+                ref = self._refs.get(value)
+                if ref is None and self._knows(value):
+                    ref = self._ref(value)
+            except TypeError:  # not hashable
+                ref = None
+            if ref is not None:
                 return ref if key is None else Alias(key, ref.key)
-        if isinstance(value, (list, tuple, set, frozenset)):
+            if kind == _ATOM:
+                return value
+        if kind <= _CONTAINER:
             if is_namedtuple_instance(value):
                 return _wrap_namedtuple_task(key, value, partial(self._nested_value, depth=depth + 1))
             if depth > DEPTH_LIMIT:
                 raise TooDeep
-            parsed = [self._legacy(None, item, depth + 1) for item in value]
-            if any(isinstance(item, (GraphNode, TaskRef)) for item in parsed):
-                return make_task(key, _identity_cast, tuple(parsed), {"typ": kind}, _deps(parsed))
-            return kind(parsed)
-        if type(value) is TaskRef:
+            parts, deps = self._legacy_parts(value, depth, False)
+            made = type(value)
+            if deps or any(isinstance(part, GraphNode) for part in parts):
+                return make_task(key, _identity_cast, parts, {"typ": made}, deps)
+            return made(parts)
+        if kind == _REF:
             ref = self._ref(value.key)
             return ref if key is None else Alias(key, ref.key)
-        if _is_dask_future(value):
-            self._outside(value)
-            return value if key is None else Alias(key, value.key)
-        return value
+        self._outside(value)
+        return value if key is None else Alias(key, value.key)
+
+    def _legacy_parts(self, values: Iterable[Any], depth: int, task: bool) -> tuple[tuple[Any, ...], Deps]:
+        parts: list[Any] = []
+        deps: list[Key] = []
+        nested: list[Deps] = []
+        for value in values:
+            if task and isinstance(value, dict):
+                part: Any = self._resolve_container(Dict(value), depth)
+            else:
+                part = self._legacy(None, value, depth + 1)
+            parts.append(part)
+            kind = _KINDS[type(part)]
+            if kind in (_REF, _FUTURE):
+                deps.append(part.key)
+            elif kind != _RAW:
+                nested.append(part._dependencies)
+        if nested:
+            return tuple(parts), frozenset(deps).union(*nested)
+        return tuple(parts), frozenset(deps) if deps else NO_DEPS
 
     def legacy_argument(self, value: Any) -> Any:
         """A value that stands inside a legacy task, converted."""
         return self._legacy(None, value, 0)
-
-    def _legacy_argument(self, arg: Any, depth: int) -> Any:
-        if isinstance(arg, dict):
-            return self._resolve_container(Dict(arg), depth)
-        return self._legacy(None, arg, depth + 1)
 
     def _nested_value(self, value: Any, depth: int) -> Any:
         new = self._legacy(None, value, depth)
         return Alias(new.key) if isinstance(new, TaskRef) else new
 
 
-def _is_dask_future(value: Any) -> bool:
-    """A future of `distributed`, or of a scheduler that marks its own as such."""
-    return isinstance(value, TaskRef) or getattr(value, "__dask_future__", False) is True
+#: What a type of value means for conversion; the order is used in comparisons.
+_TUPLE, _ATOM, _CONTAINER, _NODE, _REF, _ALIAS, _FUTURE, _RAW = range(8)
+
+
+class _Kinds(dict[type, int]):
+    """Kinds by type, found out when a type is first met."""
+
+    def __missing__(self, kind: type) -> int:
+        self[kind] = found = self.classify(kind)
+        return found
+
+    @staticmethod
+    def classify(kind: type) -> int:
+        """For arguments of task nodes: a value is a reference, a node, or just a value."""
+        if issubclass(kind, GraphNode):
+            return _ALIAS if kind is Alias else _NODE
+        if issubclass(kind, TaskRef):
+            return _REF if kind is TaskRef else _FUTURE
+        return _RAW
+
+
+class _LegacyKinds(_Kinds):
+    @staticmethod
+    def classify(kind: type) -> int:
+        """For values of legacy tasks, which may be keys and may hold keys."""
+        if issubclass(kind, GraphNode):
+            return _NODE
+        if issubclass(kind, TaskRef):
+            return _REF if kind is TaskRef else _FUTURE
+        if getattr(kind, "__dask_future__", False) is True:  # schedulers other than distributed's
+            return _FUTURE
+        if issubclass(kind, tuple):
+            return _TUPLE
+        if issubclass(kind, (int, float, str)):
+            return _ATOM
+        return _CONTAINER if issubclass(kind, (list, set, frozenset)) else _RAW
+
+
+_KINDS = _Kinds()
+_LEGACY_KINDS = _LegacyKinds()
 
 
 def _nests_graph(task: Task) -> bool:
@@ -263,11 +288,3 @@ def _nests_graph(task: Task) -> bool:
     if task.func is _execute_subgraph:
         return True
     return any(type(arg) is Task and arg.func is _execute_subgraph for arg in task.args)
-
-
-def _deps(args: list[Any]) -> Deps:
-    keys = [arg.key for arg in args if isinstance(arg, TaskRef)]
-    nested = [arg._dependencies for arg in args if isinstance(arg, GraphNode)]
-    if nested:
-        return frozenset(keys).union(*nested)
-    return frozenset(keys) if keys else NO_DEPS

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.blockwise import Blockwise, blockwise_token
 from dask.typing import Key
@@ -118,6 +120,10 @@ def _futures(task: Task) -> dict[Key, TaskRef]:
 
 def is_coroutine(func: Any) -> bool:
     """Whether a worker would await what this function returns."""
+    if type(func) is FunctionType:
+        return bool(func.__code__.co_flags & inspect.CO_COROUTINE)
+    if type(func) is BuiltinFunctionType or type(func) is np.ufunc:
+        return False
     try:
         return inspect.iscoroutinefunction(func)
     except Exception:

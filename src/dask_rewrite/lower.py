@@ -10,6 +10,7 @@ when it is asked for late.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
@@ -20,7 +21,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, par
 from dask.array.core import concatenate_axes
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
-from dask.layers import ArraySliceDep
+from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep, ArraySliceDep
 from dask.typing import Key
 
 from dask_rewrite.annotations import Annotations, described, evaluate
@@ -41,6 +42,9 @@ class OverBudget(Exception):
 
 
 _MISSING = object()
+
+#: Their values are tuples of slices or numbers: nothing to look into.
+_PLAIN_DEPS = (ArraySliceDep, ArrayChunkShapeDep, ArrayBlockIdDep)
 
 
 def layer_order(hlg: HighLevelGraph, outputs: Collection[Key]) -> tuple[list[str], dict[str, list[str]]]:
@@ -130,7 +134,7 @@ class Lowering:
         self.lazy: dict[str, Any] = {}  # other layers that are not materialized
         self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
         self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
-        self.refs: dict[Key, TaskRef] = {}
+        self.refs: dict[Any, TaskRef] = {}
         self.stack: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
         self.flat_annotations: dict[Key, Annotations] = {}
         self.rest_loaded = False
@@ -266,13 +270,17 @@ class Lowering:
             return True
         if type(key) is not tuple or not key:
             return False
-        name, *coords = key
-        plan = self.plans.get(name)
-        if plan is not None:
-            return len(coords) == len(plan.numblocks) and all(
-                isinstance(c, int) and 0 <= c < n for c, n in zip(coords, plan.numblocks)
-            )
-        return name in self.lazy
+        name = key[0]
+        table = self.blocks.get(name)
+        if table is None:
+            return name in self.lazy
+        coords = key[1:]
+        if coords in table:
+            return True
+        numblocks = self.plans[name].numblocks
+        return len(coords) == len(numblocks) and all(
+            isinstance(c, int) and 0 <= c < n for c, n in zip(coords, numblocks)
+        )
 
     def ref(self, key: Key) -> TaskRef:
         """The reference to a key, aliases followed; asking for it demands the task."""
@@ -481,7 +489,7 @@ class Lowering:
         if all(i == p for i, p in enumerate(where)) and wanted and len(where) == len(wanted[0]):
             coords = wanted
         else:
-            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]
+            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]  # type: ignore[misc]
         if arg.kind == "io":
             return self._io_column(arg.value, coords)
         if arg.kind == "blocks":
@@ -507,8 +515,8 @@ class Lowering:
     def _io_column(self, dep: Any, coords: Sequence[Any]) -> Column:
         get = dep.get
         values = [get(c, c) for c in coords]
-        if type(dep) is ArraySliceDep:
-            return Column(values, None)  # tuples of slices: nothing to look into
+        if type(dep) in _PLAIN_DEPS:
+            return Column(values, None)
         parsed = [parse_input(value) for value in values]
         if not any(isinstance(value, (GraphNode, TaskRef)) for value in parsed):
             return Column(values, None)
@@ -537,6 +545,6 @@ def _dependencies(value: Any) -> Deps:
 
 def _keeps_name(value: Any) -> bool:
     """Tasks of a running shuffle are known to its workers by name."""
-    if isinstance(value, Task):
+    if "distributed.shuffle" in sys.modules and isinstance(value, Task):
         return value.block_fusion or getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
     return False

@@ -124,7 +124,7 @@ class Optimizer(int, Expr):
             finish.layers = len(hlg.layers)
             return symbolic
         kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
-        return kind(dsk=assemble(graph), output_keys=keys)
+        return kind(dsk=assemble(graph), output_keys=keys)  # type: ignore[no-untyped-call]
 
     # -- behaviour as a value ------------------------------------------------------------------
 

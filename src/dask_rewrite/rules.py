@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from dask._task_spec import GraphNode, Task
@@ -38,12 +39,14 @@ class Site:
         The graph as it is now.
     """
 
-    __slots__ = ("_outputs", "_users", "graph")
-
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._users = graph.users()
         self._outputs = frozenset(graph.outputs)
+        self.changed = False
+
+    @cached_property
+    def _users(self) -> dict[Key, int]:
+        return self.graph.users()
 
     def node(self, key: Key) -> GraphNode | None:
         """The node under a key, or None for what lies outside the graph."""
@@ -60,8 +63,11 @@ class Site:
 
     def replace(self, key: Key, nodes: Replacement) -> None:
         """Put replacement nodes in; what nobody uses any more goes."""
-        old = self.graph.nodes[key]
         users = self._users
+        if not self.changed:  # graphs are not changed in place: copy at the first rewrite
+            self.graph = self.graph.with_nodes(dict(self.graph.nodes))
+            self.changed = True
+        old = self.graph.nodes[key]
         for node in nodes.values():
             for dep in node.dependencies:
                 users[dep] = users.get(dep, 0) + 1
@@ -107,12 +113,10 @@ class Rules:
         work = [k for k, t in graph.nodes.items() if type(t) is Task and id(t.func) in by_function]
         if not work:
             return graph
-        new = graph.with_nodes(dict(graph.nodes))
-        site = Site(new)
-        changed = False
+        site = Site(graph)
         while work:
             key = work.pop()
-            task = new.nodes.get(key)
+            task = site.graph.nodes.get(key)
             if type(task) is not Task:
                 continue
             for rule in by_function.get(id(task.func), ()):
@@ -124,7 +128,6 @@ class Rules:
                 elif remarks.allow(rule.name, key):
                     site.replace(key, found)
                     remarks.applied(rule.name, key)
-                    changed = True
                     work.extend(found)
                     break
-        return new if changed else graph
+        return site.graph

@@ -66,10 +66,13 @@ class FuseChains:
     def _links(self, graph: Graph) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb."""
         nodes, annotations = graph.nodes, graph.annotations
+        most, elementwise = self.max_sources, graph.elementwise
         candidates = [
             (key, node)
             for key, node in nodes.items()
-            if type(node) is Task and (len(node._dependencies) == 1 or _is_elementwise(key, graph))
+            if (count := len(node._dependencies))
+            and type(node) is Task
+            and (count == 1 or (count <= most and type(key) is tuple and key and key[0] in elementwise))
         ]
         if not candidates:
             return {}
@@ -78,8 +81,6 @@ class FuseChains:
         links: dict[Key, list[Key]] = {}
         for key, node in candidates:
             deps = node._dependencies
-            if not deps or len(deps) > self.max_sources:
-                continue
             producers = []
             for dep in deps:
                 below = nodes.get(dep)
@@ -156,10 +157,6 @@ def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:
         if len(producers) > 1:
             break
     return chain
-
-
-def _is_elementwise(key: Key, graph: Graph) -> bool:
-    return type(key) is tuple and bool(key) and key[0] in graph.elementwise
 
 
 def _may_move(node: GraphNode) -> bool:

@@ -15,6 +15,8 @@ from dask.array.optimization import GETTERS, fuse_slice
 from dask_rewrite.nodes import NO_KWARGS, make_task
 from dask_rewrite.rules import Missed, Replacement, Site
 
+_GETTER_IDS = frozenset(map(id, GETTERS))
+
 
 class _Getter(NamedTuple):
     func: Callable[..., Any]
@@ -42,7 +44,7 @@ class FuseSlices:
             return None
         key = source.key
         below = site.node(key)
-        if type(below) is not Task or not any(below.func is g for g in GETTERS):
+        if type(below) is not Task or id(below.func) not in _GETTER_IDS:
             return None
         outer, inner = _getter(task), _getter(below)
         if outer is None or inner is None:
