@@ -78,6 +78,10 @@ class Converter:
             while type(value) is Task and value.func is ProhibitReuse._identity:
                 value = value.args[0]  # dask's marker against shared keys: the key is new anyway
             if type(value) is Task:
+                args = value.args
+                if len(args) == 2 and type(args[0]) is TaskRef and not value.kwargs:
+                    if _KINDS[type(args[1])] == _RAW:
+                        return self._resolve_slice(value, args[0].key, new)
                 return self._resolve_task(value, 0, new)
             node = self.resolve(value)
             if node.key != new:
@@ -85,6 +89,14 @@ class Converter:
             return node
         result = self._legacy(new, value, 0)
         return result if isinstance(result, GraphNode) else DataNode(new, result)
+
+    def _resolve_slice(self, task: Task, source: Key, key: Key) -> Task:
+        """The shape that most tasks of rechunked and sliced arrays have: one reference and one value."""
+        ref = self._refs.get(source) or self._ref(source)
+        if ref.key == source and key == task.key:
+            return task
+        args = (ref, task.args[1])
+        return make_task(key, task.func, args, NO_KWARGS, frozenset((ref.key,)), task._data_producer)
 
     def resolve(self, node: GraphNode, depth: int = 0) -> GraphNode:
         """The node with its references resolved; the same object where nothing changed."""
@@ -142,12 +154,13 @@ class Converter:
         deps: list[Key] = []
         nested: list[Deps] = []
         changed = False
+        known = self._refs.get
         for arg in values:
             kind = _KINDS[type(arg)]
             if kind == _RAW:
                 pass
             elif kind == _REF:
-                new: Any = ref(arg.key)
+                new: Any = known(arg.key) or ref(arg.key)
                 key = new.key
                 deps.append(key)
                 if key != arg.key:

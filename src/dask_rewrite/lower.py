@@ -172,7 +172,7 @@ class Lowering:
         )
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
-            self.remarks.applied("fuse-blockwise", None, f"{fused} layers into their consumers", fused)
+            self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)
         for key in self.outputs:
             self._demand_output(key)
         self._drain()

@@ -282,7 +282,8 @@ def _lowered(
         names = sorted(set().union(*graph.annotations.values()))
         remarks.applied("annotations", None, f"{', '.join(names)} take effect; dask's own fusion drops them")
     if trace is not None:
-        trace.steps.append(Step("lower", None, _measured(graph, trace), perf_counter() - started))
+        seconds = perf_counter() - started
+        trace.steps.append(Step("lower", None, _measured(graph, trace), seconds))
     if not options.print_after.isdisjoint(("changed", *LAYER_PASSES)):
         _print("lower", graph)
     return graph
@@ -294,7 +295,9 @@ def _run_passes(
     lowered = graph
     each_time = options.verify in ("each", "rule")
     if each_time:
-        verify(graph, external=graph.external)
+        _verify_thoroughly(graph)
+    if options.verify == "rule":
+        remarks.check = _verify_thoroughly
     for each in passes:
         graph = _run_pass(each, graph, remarks, options, trace, each_time)
     if options.verify != "end":
@@ -319,7 +322,7 @@ def _run_pass(
     try:
         graph = each.run(before, remarks)
         if checked and graph is not before:
-            verify(graph, external=graph.external)
+            _verify_thoroughly(graph)
     except Exception as error:
         if options.on_error == "raise":
             raise
@@ -328,13 +331,18 @@ def _run_pass(
         remarks.failed(each.name, None, repr(error))
         if "failure" in options.print_after:
             _print(each.name, graph)
+    seconds = perf_counter() - started
     if trace is not None:
         last = trace.steps[-1].after if trace.steps else None
         after = last if graph is before and last is not None else _measured(graph, trace)
-        trace.steps.append(Step(each.name, last, after, perf_counter() - started))
+        trace.steps.append(Step(each.name, last, after, seconds))
     if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
         _print(each.name, graph)
     return graph
+
+
+def _verify_thoroughly(graph: Graph) -> None:
+    verify(graph, external=graph.external, thorough=True)
 
 
 def _measured(graph: Graph, trace: Trace) -> Metrics:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dask.typing import Key
 
@@ -63,12 +63,13 @@ class Remarks:
     3
     """
 
-    __slots__ = ("counts", "kept", "left")
+    __slots__ = ("check", "counts", "kept", "left")
 
     def __init__(self, bisect_limit: int = -1) -> None:
         self.counts: Counter[tuple[str, Kind]] = Counter()
         self.kept: list[Remark] = []
         self.left = bisect_limit  # single rewrites still allowed; negative: no limit
+        self.check: Callable[[Any], None] | None = None  # called with the graph after a single rewrite
 
     def allow(self, rule: str, key: Key | None = None) -> bool:
         """Ask before a single rewrite; says no once ``rewrite.bisect-limit`` is used up."""

@@ -82,10 +82,15 @@ class Site:
 
 
 class Rule(Protocol):
-    """A local rewrite of one task; its fields are its options."""
+    """A local rewrite of one task; its fields are its options.
+
+    It is offered tasks that call one of ``anchors``; if ``fed_by`` is not empty, only those that use
+    the result of a task that calls one of these.
+    """
 
     name: ClassVar[str]
     anchors: ClassVar[tuple[Callable[..., Any], ...]]
+    fed_by: ClassVar[tuple[Callable[..., Any], ...]]
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None: ...
 
@@ -110,7 +115,7 @@ class Rules:
         for rule in self.rules:
             for anchor in rule.anchors:
                 by_function.setdefault(id(anchor), []).append(rule)
-        work = [k for k, t in graph.nodes.items() if type(t) is Task and id(t.func) in by_function]
+        work = self._candidates(graph)
         if not work:
             return graph
         site = Site(graph)
@@ -128,6 +133,21 @@ class Rules:
                 elif remarks.allow(rule.name, key):
                     site.replace(key, found)
                     remarks.applied(rule.name, key)
+                    if remarks.check is not None:
+                        remarks.check(site.graph)
                     work.extend(found)
                     break
         return site.graph
+
+    def _candidates(self, graph: Graph) -> list[Key]:
+        found: dict[Key, None] = {}
+        nodes = graph.nodes
+        for rule in self.rules:
+            anchors = frozenset(map(id, rule.anchors))
+            mine = [k for k, t in nodes.items() if type(t) is Task and id(t.func) in anchors]
+            if rule.fed_by and mine:
+                sources = frozenset(map(id, rule.fed_by))
+                feeding = {k for k, t in nodes.items() if type(t) is Task and id(t.func) in sources}
+                mine = [k for k in mine if not feeding.isdisjoint(nodes[k]._dependencies)]
+            found.update(dict.fromkeys(mine))
+        return list(found)

@@ -60,7 +60,7 @@ class FuseChains:
                 fused += len(chain) - 1
         if not fused:
             return graph
-        remarks.applied(self.name, None, f"{fused} tasks into their consumers", fused)
+        remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
         return graph.with_nodes(nodes)
 
     def _links(self, graph: Graph) -> dict[Key, list[Key]]:

@@ -37,6 +37,7 @@ class FuseSlices:
 
     name: ClassVar[str] = "fuse-slices"
     anchors: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
+    fed_by: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None:
         source = task.args[0] if task.args else None

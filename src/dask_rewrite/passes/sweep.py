@@ -37,5 +37,5 @@ class Sweep:
                 seen |= new
                 stack.extend(new)
         unused = len(nodes) - len(seen & nodes.keys())
-        remarks.applied(self.name, None, f"{unused} unreachable tasks", unused)
+        remarks.applied(self.name, None, f"unreachable tasks: {unused}", unused)
         return graph.with_nodes({key: node for key, node in nodes.items() if key in seen})
