@@ -135,6 +135,8 @@ def measure(workload: Workload, n: int, wanted: list[str], args: argparse.Namesp
 
     calls = {side: sides.PREPARE[side](workload, n, collections) for side in wanted}
     graphs = alternate(emit, "optimize", calls, args.repeat)
+    if args.optimize_only:
+        return
     for side, (graph, keys) in graphs.items():
         emit.put(side, "tasks", len(graph))
         shape = emit.figure(side, "depth", lambda g=graph, k=keys: depth_and_fan_in(g, k))  # type: ignore[misc]
@@ -181,6 +183,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--no-run", action="store_true")
+    parser.add_argument("--optimize-only", action="store_true", help="seconds to optimize, nothing else")
     parser.add_argument("--answer", type=Path, help="a file: stock writes its answer, dask-array compares")
     args = parser.parse_args()
     wanted = [side for side in sides.available() if side in args.sides.split(",")]

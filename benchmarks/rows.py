@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,14 +57,21 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
 
 
 def collect(
-    name: str, n: int, *, sides: str, repeat: int, limit: float, run: bool = True, whole: float = 240.0
+    name: str,
+    n: int,
+    *,
+    sides: str,
+    repeat: int,
+    limit: float,
+    more: Sequence[str] = (),
+    whole: float = 240.0,
 ) -> Row:
     """Measure one workload at one size in new processes, each for at most ``whole`` seconds."""
     row = Row(name, n)
     wanted = sides.split(",")
     with tempfile.TemporaryDirectory(prefix="dask-rewrite-bench-") as folder:
         options = ["--repeat", str(repeat), "--limit", str(limit), "--answer", str(Path(folder, "answer"))]
-        options += [] if run else ["--no-run"]
+        options += more
         together = [side for side in ("stock", "ours") if side in wanted]
         if together:
             _measure(row, [name, str(n), "--sides", ",".join(together), *options], whole)

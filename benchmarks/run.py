@@ -71,9 +71,11 @@ def plan(args: argparse.Namespace) -> dict[tuple[str, int], bool]:
 
 
 def progress(text: str) -> None:
-    """Say on stderr where we are, if somebody looks."""
+    """Say on stderr where we are: on one line of a terminal, or on lines of their own."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(text, file=sys.stderr, flush=True)
 
 
 def report_targets(rows: Rows) -> tuple[str, bool]:
@@ -103,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: Rows = {}
     for turn, ((name, n), run) in enumerate(wanted.items(), 1):
         progress(f"{turn}/{len(wanted)} {name} {n}")
-        rows[name, n] = collect(name, n, sides=args.sides, repeat=args.repeat, limit=args.limit, run=run)
+        more = ["--optimize-only"] if args.growth else [] if run else ["--no-run"]
+        rows[name, n] = collect(name, n, sides=args.sides, repeat=args.repeat, limit=args.limit, more=more)
         if args.json:  # after every row: a run that is stopped half way has not been in vain
             Path(args.json).write_text(json.dumps([asdict(row) for row in rows.values()], indent=1))
     progress("")

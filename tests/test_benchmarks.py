@@ -76,7 +76,7 @@ def test_held_bytes_counts_a_buffer_once():
 
 
 def test_a_workload_measured_in_its_own_process_gives_rows_that_tables_show(capfd):
-    row = rows.collect("interactive", 2, sides="stock,ours", repeat=1, limit=20, run=True)
+    row = rows.collect("interactive", 2, sides="stock,ours", repeat=1, limit=20)
     assert row.note == ""
     assert row["raw", "tasks"] > row["stock", "tasks"] == 5
     assert row["ours", "same"] == "yes"
@@ -89,7 +89,7 @@ def test_a_workload_measured_in_its_own_process_gives_rows_that_tables_show(capf
 
 
 def test_a_failure_is_a_figure():
-    row = rows.collect("one-tile", 250, sides="stock", repeat=1, limit=0.001, run=False)
+    row = rows.collect("one-tile", 250, sides="stock", repeat=1, limit=0.001, more=["--no-run"])
     assert row["stock", "optimize"] == "> 0 s"
     assert row.ratio("optimize") is None
     assert "> 0 s" in table.seconds([row])
