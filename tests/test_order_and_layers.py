@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import permutations
 from typing import Any
 
+import cloudpickle
 import dask
 import dask.array as da
 import dask.bag as db
@@ -242,6 +245,43 @@ def test_optimize_then_go_on(name: str, by: str, optimized: tuple[da.Array, np.n
         result = z.compute(scheduler="sync")
     if expected is not None:
         assert_same(result, expected(value))
+
+
+def test_optimized_collections_travel(optimized: tuple[da.Array, np.ndarray]) -> None:
+    y, value = optimized
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        sent = dumps(y)
+        assert b"dask_rewrite" not in sent
+        assert_same((pickle.loads(sent) + 1).compute(), value + 1)
+    for twin in (copy.copy(y), copy.deepcopy(y)):
+        assert_layers_are_true(twin)
+        assert_same((twin * 2).compute(), value * 2)
+
+
+def test_clones_of_optimized_collections_are_independent(optimized: tuple[da.Array, np.ndarray]) -> None:
+    y, value = optimized
+    twin = clone(y)
+    assert not set(keys_of(twin)) & set(keys_of(y))
+    assert_same(dask.compute(y, twin, clone(twin) + y), (value, value, value + value))
+    with switched_on():
+        assert_same(dask.compute(y, twin, clone(twin) + y), (value, value, value + value))
+    assert b"dask_rewrite" not in cloudpickle.dumps(twin)
+
+
+def test_binding_waits() -> None:
+    order = []
+
+    def mark(block: np.ndarray, name: str) -> np.ndarray:
+        order.append(name)
+        return block
+
+    kwargs = {"dtype": "f8", "meta": np.empty(0)}
+    first = dask_rewrite.optimize(distinct((4,), 2).map_blocks(lambda b: mark(b, "first"), **kwargs))
+    second = dask_rewrite.optimize(distinct((6,), 2).map_blocks(lambda b: mark(b, "second"), **kwargs))
+    for wrap in (lambda c: c, dask_rewrite.optimize):
+        order.clear()
+        wrap(bind(second, first)).compute()
+        assert order == ["first"] * 2 + ["second"] * 3
 
 
 def test_several_results_of_one_graph() -> None:

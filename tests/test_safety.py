@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import dask
@@ -254,6 +256,35 @@ def test_persisted_blocks_are_not_copied_or_pickled() -> None:
         persisted = x.persist()
         result = (persisted + 1).compute()
     assert_same(np.asarray(result), np.arange(4.0) + 1)
+
+
+def test_nothing_of_the_users_is_kept() -> None:
+    class Block(np.ndarray):
+        pass
+
+    def held(use: Any) -> Any:
+        block = np.arange(4.0).view(Block)
+        x = da.from_array(block, chunks=4, asarray=False, name=False)
+        y = x.map_blocks(lambda b, other: b + other.sum(), other=block, dtype="f8", meta=np.empty(0))
+        use(y)
+        return weakref.ref(block)
+
+    def optimized(y: da.Array) -> None:
+        dask_rewrite.optimize(y * 2).compute()
+
+    def explained(y: da.Array) -> None:
+        dask_rewrite.explain(y * 2, nbytes=True)
+
+    def computed(y: da.Array) -> None:
+        with switched_on():
+            (y * 2).compute()
+            dask.compute(y, y.sum())
+            y.persist()
+
+    for use in (optimized, explained, computed):
+        reference = held(use)
+        gc.collect()
+        assert reference() is None, use.__name__
 
 
 def test_coroutine_tasks_are_not_touched() -> None:
