@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from benchmarks.run import run
 
-from benchmarks.run import main
-
-sys.exit(main())
+run()

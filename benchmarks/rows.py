@@ -74,17 +74,20 @@ def collect(
         options += more
         together = [side for side in ("stock", "ours") if side in wanted]
         if together:
-            _measure(row, [name, str(n), "--sides", ",".join(together), *options], whole)
+            _measure(row, [name, str(n), "--sides", ",".join(together), *options], whole, folder)
         if "dask-array" in wanted and WORKLOADS[name].portable:
-            _measure(row, [name, str(n), "--sides", "dask-array", *options], whole)
+            _measure(row, [name, str(n), "--sides", "dask-array", *options], whole, folder)
     return row
 
 
-def _measure(row: Row, arguments: list[str], whole: float) -> None:
-    """Run one process and read its figures into the row."""
+def _measure(row: Row, arguments: list[str], whole: float, folder: str) -> None:
+    """Run one process and read its figures into the row; it leaves files in ``folder`` only."""
+    environment = {**os.environ, "TMPDIR": folder}
     command = [sys.executable, "-m", "benchmarks.measure", *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=errors, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=out, stderr=errors, start_new_session=True
+        )
         try:
             code = process.wait(whole)
         except BaseException as error:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NoReturn
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -103,9 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     wanted = plan(args)
     rows: Rows = {}
-    for turn, ((name, n), run) in enumerate(wanted.items(), 1):
+    for turn, ((name, n), runs) in enumerate(wanted.items(), 1):
         progress(f"{turn}/{len(wanted)} {name} {n}")
-        more = ["--optimize-only"] if args.growth else [] if run else ["--no-run"]
+        more = ["--optimize-only"] if args.growth else [] if runs else ["--no-run"]
         rows[name, n] = collect(name, n, sides=args.sides, repeat=args.repeat, limit=args.limit, more=more)
         if args.json:  # after every row: a run that is stopped half way has not been in vain
             Path(args.json).write_text(json.dumps([asdict(row) for row in rows.values()], indent=1))
@@ -126,5 +128,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(missed)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """What the command line starts; being told to end also removes files and processes."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

@@ -105,7 +105,10 @@ class Side:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:  # Windows: workers end by themselves when their parent is gone
+                process.kill()
         process.wait()
 
 
