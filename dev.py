@@ -184,7 +184,7 @@ def docs(rest: list[str]) -> list[Command]:
 
 
 def examples(rest: list[str]) -> list[Command]:
-    python = str(MAIN.ensure("demo"))
+    python = str(MAIN.ensure("test"))
     scripts = sorted((ROOT / "examples").glob("*.py"))
     return [[python, str(script.relative_to(ROOT)), *rest] for script in scripts]
 
