@@ -21,6 +21,37 @@ def evaluate(annotations: Annotations, key: Key) -> dict[str, Any]:
     return {name: value(key) if callable(value) else value for name, value in annotations.items()}
 
 
+def merged(one: Annotations | None, other: Annotations | None) -> dict[str, Any] | None:
+    """The annotations of one task made of two, or None if they must stay apart.
+
+    The larger priority and the larger number of retries hold for both; anything else, resources and
+    workers above all, has to be the same.
+
+    Examples
+    --------
+    >>> merged({"priority": 1, "retries": 2}, {"priority": 5})
+    {'priority': 5, 'retries': 2}
+    >>> merged({"resources": {"GPU": 1}}, None) is None
+    True
+    """
+    if one == other:
+        return dict(one or {})
+    one, other = one or {}, other or {}
+    result = dict(one)
+    for name in {**one, **other}:
+        mine, theirs = one.get(name), other.get(name)
+        if name in one and name in other and mine == theirs:
+            continue
+        if name not in _LARGER or callable(mine) or callable(theirs):
+            return None
+        result[name] = max(value for value in (mine, theirs) if value is not None)
+    return result
+
+
+#: Annotations of which the larger value serves both.
+_LARGER = ("priority", "retries")
+
+
 def described(annotations: Annotations) -> str:
     """Annotations as text that is the same in every process.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from dask_rewrite.annotations import merged
 from dask_rewrite.layers import Coords, Plan
 from dask_rewrite.names import layer_name
 from dask_rewrite.remarks import Remarks
@@ -112,12 +113,13 @@ def find_clusters(
             if (
                 plan.fusable
                 and name not in keep
-                and annotations == use.cluster.annotations
+                and (together := merged(annotations, use.cluster.annotations)) is not None
                 and all(user in plans for user in dependents[name])
                 and _injective(use.map, plans[use.cluster.root].numblocks)
             ):
                 if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
                     cluster = use.cluster
+                    cluster.annotations = together or None
                 elif remarks is not None:
                     remarks.missed("fuse-blockwise", name, _REFUSAL)
         if cluster is None:

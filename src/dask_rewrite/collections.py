@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import dask.config
 from dask._expr import Expr
 from dask._task_spec import Alias
 from dask.base import is_dask_collection
@@ -81,7 +82,8 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
         for name in names:
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)
-    graph = rewrite_tasks(raw, outputs, fuse_text_keys=not text, max_tasks=-1)
+    fuse = not text or bool(dask.config.get("optimization.fuse.delayed", False))
+    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, max_tasks=-1)
     return None if graph is None else assemble(graph, layers)
 
 

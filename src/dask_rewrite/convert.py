@@ -132,7 +132,7 @@ class Converter:
     def _resolve_task(self, task: Task, depth: int, key: Key) -> Task:
         func = task.func
         if func is _execute_subgraph and type(task.args[0]) is dict:
-            if any(type(v) is Task and _nests_graph(v) for v in task.args[0].values()):
+            if any(type(v) is Task and _nests_graph(v) for v in task.args[0].values()) and too_deep(task):
                 raise TooDeep
         args, deps, changed = self._arguments(task.args, depth)
         kwargs = task.kwargs
@@ -294,6 +294,25 @@ class _LegacyKinds(_Kinds):
 
 _KINDS = _Kinds()
 _LEGACY_KINDS = _LegacyKinds()
+
+
+def too_deep(node: GraphNode, limit: int = DEPTH_LIMIT) -> bool:
+    """Whether tasks nest deeper than the limit, counting graphs inside ``_execute_subgraph``."""
+    stack: list[tuple[Any, int]] = [(node, 0)]
+    while stack:
+        here, depth = stack.pop()
+        if depth > limit:
+            return True
+        for arg in _inner(here):
+            if isinstance(arg, Task):
+                stack.append((arg, depth + 1))
+    return False
+
+
+def _inner(task: Task) -> Iterable[Any]:
+    if task.func is _execute_subgraph and type(task.args[0]) is dict:
+        return task.args[0].values()
+    return (*task.args, *task.kwargs.values()) if task.kwargs else task.args
 
 
 def _nests_graph(task: Task) -> bool:

@@ -11,8 +11,10 @@ import operator
 import sys
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
+import dask.config
 import toolz
 from dask._expr import Expr, HLGExpr, HLGFinalizeCompute
 from dask._task_spec import Task
@@ -100,12 +102,12 @@ class Optimizer(int, Expr):
             return array_optimize(dsk, keys)
         flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
         outputs = [*flat, *fuse_keys]  # what dask calls the keys that must not be fused away
-        graph = rewrite_tasks(
-            dsk, outputs, fuse_text_keys=not any(type(k) is str for k in flat), max_tasks=-1
-        )
+        hlg = as_layers(dsk)
+        fuse = _may_fuse_delayed() or not any(type(key) is str for key in flat)
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=-1)
         if graph is None:  # something failed and was reported
             return array_optimize(dsk, keys)
-        return assemble(graph, toolz.groupby(layer_name, flat))
+        return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
 
     def _tune_up(self, parent: Expr) -> Expr | None:
         """Called by dask on the client with the expression that this is an operand of."""
@@ -262,11 +264,23 @@ def _has_client() -> bool:
 
 def _has_delayed(parent: HLGExpr) -> bool:
     """Whether somebody asked for delayed objects themselves: their tasks are watched by name."""
-    if isinstance(parent, HLGFinalizeCompute):
+    if isinstance(parent, HLGFinalizeCompute) or _may_fuse_delayed():
         return False
     delayed = Delayed("x", {}).__dask_postcompute__()[0]
     posts = parent.postcompute if isinstance(parent.postcompute, list) else [parent.postcompute]
     return any(post and post[0] is delayed for post in posts)
+
+
+def _may_fuse_delayed() -> bool:
+    """Dask's own option: people watch delayed tasks by name, so that they are not fused by default."""
+    return bool(dask.config.get("optimization.fuse.delayed", False))
+
+
+def _layer_of(hlg: HighLevelGraph, key: Any) -> Any:
+    name = layer_name(key)
+    if name in hlg.layers:
+        return name
+    return next((n for n, layer in hlg.layers.items() if layer.is_materialized() and key in layer), name)
 
 
 def _is_graph(value: Any) -> bool:

@@ -163,6 +163,9 @@ def _collector_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()  # to the oldest generation and back: the first collection to come
+                gc.unfreeze()  # would otherwise look at all that was made here
             gc.enable()
 
 
@@ -327,6 +330,7 @@ def _run_pass(
         if options.on_error == "raise":
             raise
         graph = before
+        verify(graph, external=graph.external)  # the pass may have spoilt what it was given
         _warn(each.name, error)
         remarks.failed(each.name, None, repr(error))
         if "failure" in options.print_after:

@@ -7,12 +7,12 @@ are given out again, as registers are, so that the steps of a loop become the sa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
-from dask._task_spec import GraphNode, Task, TaskRef
-from toolz import pipe
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from toolz import identity, pipe
 
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
 
@@ -82,11 +82,11 @@ def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ..
             live[value] = name
         else:
             heappush(free, name)
-        identity = (name, tuple(keep), _identity(body))
-        call = interned.get(identity)
+        same = (name, tuple(keep), shape_of(body, identity))
+        call = interned.get(same)
         if call is None:
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
-            call = interned[identity] = step.__call__  # one object a step: pickled once
+            call = interned[same] = step.__call__  # one object a step: pickled once
         functions.append(call)
     return (pipe, *functions)
 
@@ -109,16 +109,34 @@ def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
     return node
 
 
-def _identity(node: Any) -> Any:
+def shape_of(node: Any, named: Callable[[Any], Hashable]) -> Hashable:
+    """What makes two expressions the same: functions and large values by identity, small ones by value.
+
+    Parameters
+    ----------
+    node : object
+        An expression, or a value in it.
+    named : callable
+        What stands for a key in the result.
+    """
+    kind = type(node)
+    if kind is TaskRef:
+        return named(node.key)
     if isinstance(node, Task):
-        kwargs = tuple((k, _identity(v)) for k, v in node.kwargs.items()) if node.kwargs else ()
-        return (type(node), id(node.func), tuple([_identity(arg) for arg in node.args]), kwargs)
-    if type(node) is TaskRef:
-        return node
-    if type(node) in _BY_VALUE:
-        return (type(node), node)
-    if type(node) is float:
+        args = tuple([shape_of(arg, named) for arg in node.args])
+        if not node.kwargs:
+            return (kind, id(node.func), args)
+        return (kind, id(node.func), args, tuple([(k, shape_of(v, named)) for k, v in node.kwargs.items()]))
+    if kind in _BY_VALUE:
+        return (kind, node)
+    if kind is float:
         return (float, node.hex())
+    if kind is tuple:
+        return (tuple, tuple([shape_of(item, named) for item in node]))
+    if kind is slice:
+        return (slice, *[shape_of(end, named) for end in (node.start, node.stop, node.step)])
+    if kind is Alias:
+        return (kind, named(node.target))
     return id(node)
 
 

@@ -27,7 +27,7 @@ from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 from toolz import identity, pipe
 
-from dask_rewrite.convert import DEPTH_LIMIT, Converter, Resolver
+from dask_rewrite.convert import Converter, Resolver
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import NO_KWARGS, call_with_dict
 from dask_rewrite.program import Step, operation, straight_line
@@ -57,25 +57,6 @@ def is_identity_wrapper(node: Task) -> bool:
     return (
         node.func is ProhibitReuse._identity and len(node.args) == 1 and isinstance(node.args[0], GraphNode)
     )
-
-
-def too_deep(node: GraphNode, limit: int = DEPTH_LIMIT) -> bool:
-    """Whether tasks nest deeper than the limit, counting graphs inside ``_execute_subgraph``."""
-    stack: list[tuple[Any, int]] = [(node, 0)]
-    while stack:
-        here, depth = stack.pop()
-        if depth > limit:
-            return True
-        for arg in _inner(here):
-            if isinstance(arg, Task):
-                stack.append((arg, depth + 1))
-    return False
-
-
-def _inner(task: Task) -> Iterable[Any]:
-    if task.func is _execute_subgraph and type(task.args[0]) is dict:
-        return task.args[0].values()
-    return (*task.args, *task.kwargs.values()) if task.kwargs else task.args
 
 
 def unnest(value: Any, key: Key, resolver: Resolver) -> Task:

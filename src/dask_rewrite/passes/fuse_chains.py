@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from types import MethodType
+from typing import Any, ClassVar, TypeAlias
 
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, call_with_dict, children, count_references, make_task
-from dask_rewrite.program import Step, renamed_references, straight_line
+from dask_rewrite.program import Step, renamed_references, shape_of, straight_line
 from dask_rewrite.remarks import Remarks
 
 
@@ -44,24 +46,28 @@ class FuseChains:
         if not links:
             return graph
         nodes = dict(graph.nodes)
-        depths: dict[Key, int] = {}
+        together = dict(graph.annotations)
+        depths: dict[int, int] = {}
+        programs: _Programs = {}
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
         for top in [key for key in links if key not in absorbed]:
             for chain in self._cut(_chain(top, links), links):
                 if not remarks.allow(self.name, chain[0]):
                     continue
-                joined = self._joined(chain, links, nodes, depths)
+                joined = self._joined(chain, nodes, depths, programs)
                 if joined is None:
                     continue
                 for key in chain[1:]:
                     del nodes[key]
+                    if key in graph.annotations:
+                        together[chain[0]] = merged(graph.annotations[key], together.get(chain[0])) or {}
                 nodes[chain[0]] = joined
                 fused += len(chain) - 1
         if not fused:
             return graph
         remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
-        return graph.with_nodes(nodes)
+        return replace(graph, annotations=together).with_nodes(nodes)
 
     def _links(self, graph: Graph) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb."""
@@ -90,7 +96,7 @@ class FuseChains:
                     break
                 if len(deps) > 1 and below.dependencies:
                     break
-                if annotations and annotations.get(key) != annotations.get(dep):
+                if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
                     break
                 if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
                     break
@@ -110,19 +116,13 @@ class FuseChains:
         return pieces
 
     def _joined(
-        self,
-        chain: list[Key],
-        links: Mapping[Key, list[Key]],
-        nodes: Mapping[Key, GraphNode],
-        depths: dict[Key, int],
+        self, chain: list[Key], nodes: Mapping[Key, GraphNode], depths: dict[int, int], programs: _Programs
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
         tasks[1:] = [streamed(task) for task in tasks[1:]]
-        inner = [nesting(task) for task in tasks]
+        inner = [nesting(task, depths) for task in tasks]
         producer = any(task.data_producer for task in tasks)
-        top = tasks[0]
-        assert isinstance(top, Task)
         if len(chain) <= 3 and sum(inner) + len(chain) <= self.max_depth // 2:
             values: dict[Key, GraphNode] = {}
             for key, task in zip(reversed(chain), reversed(tasks)):
@@ -132,21 +132,37 @@ class FuseChains:
             return make_task(chain[0], body.func, body.args, body.kwargs, body._dependencies, producer)
         if max(inner) + 3 > self.max_depth:
             return None
-        inputs: dict[str, TaskRef] = {}
-        names: dict[Any, TaskRef] = {key: TaskRef((i,)) for i, key in enumerate(chain)}
-        steps: list[Step] = []
-        for i in range(len(chain) - 1, -1, -1):
-            task = tasks[i]
-            for dep in sorted(task.dependencies, key=str):
-                if dep not in names:
-                    name = f"x{len(inputs)}"
-                    inputs[name] = TaskRef(dep)
-                    names[dep] = TaskRef(name)
-            if not isinstance(task, Task):
-                return None
-            steps.append(((i,), renamed_references(task, names)))
-        deps = frozenset([ref.key for ref in inputs.values()])
-        return call_with_dict(chain[0], straight_line(steps, inputs), dict(inputs), deps, producer)
+        return _as_program(chain, tasks, producer, programs)
+
+
+#: Programs made before, by the shape of their chains: blocks share one.
+_Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
+
+
+def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: _Programs) -> Task:
+    inputs: dict[str, Any] = {}
+    names: dict[Any, TaskRef] = {}
+    for i, (key, task) in enumerate(zip(chain, tasks)):
+        names[key] = TaskRef((i,))
+        if type(task) is DataNode:  # data comes in from outside, so that blocks can share the program
+            names[key] = TaskRef(f"x{len(inputs)}")
+            inputs[names[key].key] = task  # type: ignore[index]
+
+    def named(key: Key) -> TaskRef:
+        ref = names.get(key)
+        if ref is None:
+            ref = names[key] = TaskRef(f"x{len(inputs)}")
+            inputs[ref.key] = TaskRef(key)  # type: ignore[index]
+        return ref
+
+    work = [(i, task) for i, task in enumerate(tasks) if isinstance(task, Task)][::-1]
+    shape = tuple([(i, shape_of(task, named)) for i, task in work])
+    functions = programs.get(shape)
+    if functions is None:
+        steps: list[Step] = [((i,), renamed_references(task, names)) for i, task in work]
+        functions = programs[shape] = straight_line(steps, inputs)
+    deps = frozenset([ref.key for ref in inputs.values() if isinstance(ref, TaskRef)])
+    return call_with_dict(chain[0], functions, inputs, deps, producer)
 
 
 def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:
@@ -177,14 +193,22 @@ def streamed(node: GraphNode) -> GraphNode:
     return node
 
 
-def nesting(node: Any) -> int:
-    """How deep tasks nest in a node, templates and programs included; without recursion.
+def nesting(node: Any, known: dict[int, int] | None = None) -> int:
+    """How deep tasks nest in a node, templates and programs included.
+
+    Parameters
+    ----------
+    node : GraphNode
+        The node to measure.
+    known : dict, optional
+        Depths of templates by identity, since many blocks share one; filled in.
 
     Examples
     --------
     >>> nesting(Task("a", abs, Task(None, abs, 1)))
     1
     """
+    known = {} if known is None else known
     deepest = 0
     stack: list[tuple[Any, int]] = [(node, 0)]
     while stack:
@@ -196,9 +220,12 @@ def nesting(node: Any) -> int:
             if isinstance(arg, Task):
                 stack.append((arg, depth + 1))
         for call in (here.func, *here.args[1:]):
-            body = getattr(call, "__self__", None)
+            body = getattr(call, "__self__", None) if type(call) is MethodType else None
             if isinstance(body, Task):
-                stack.append((body, depth + 1))
+                inside = known.get(id(body))
+                if inside is None:
+                    inside = known[id(body)] = nesting(body, known)
+                deepest = max(deepest, depth + 1 + inside)
     return deepest
 
 

@@ -73,11 +73,12 @@ class FuseSlices:
 
 
 def _getter(node: GraphNode) -> _Getter | None:
-    if type(node) is not Task or node.kwargs:
+    if type(node) is not Task or not node.kwargs.keys() <= {"asarray", "lock"}:
         return None
     args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
     if len(args) == 2:
-        return _Getter(node.func, args[0], args[1], node.func is not getitem, None)
+        options = {"asarray": node.func is not getitem, "lock": None, **node.kwargs}
+        return _Getter(node.func, args[0], args[1], options["asarray"], options["lock"])
     if len(args) == 4:
         return _Getter(node.func, *args)
     return None
