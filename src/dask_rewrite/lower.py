@@ -311,6 +311,8 @@ class Lowering:
         kind = type(value)
         if kind is Alias:
             target = value.target
+        elif kind is TaskRef:
+            target = value.key
         elif (kind is tuple and value and not callable(value[0])) or kind is str:
             try:
                 if not self.knows(value):
@@ -392,7 +394,7 @@ class Lowering:
         while stack:
             key, new = stack.pop()
             value = flat[key]
-            if isinstance(value, TaskRef):
+            if type(value) is not TaskRef and isinstance(value, TaskRef):  # a future
                 self.held[new] = value
                 continue
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
@@ -185,9 +186,9 @@ def _may_move(node: GraphNode) -> bool:
 
 def streamed(node: GraphNode) -> GraphNode:
     """A bag's task without the list that it would make of its elements, for a consumer in the same task."""
-    func = getattr(node, "func", None)
-    if getattr(func, "__name__", "") == "reify" and func.__module__ == "dask.bag.core":
-        (inner,) = node.args  # type: ignore[attr-defined]
+    bags = sys.modules.get("dask.bag.core")
+    if bags is not None and type(node) is Task and node.func is bags.reify:
+        (inner,) = node.args
         if type(inner) is Task:
             return make_task(node.key, inner.func, inner.args, inner.kwargs, inner._dependencies)
     return node
