@@ -74,19 +74,22 @@ class Converter:
         TooDeep
             If the value nests tasks deeper than the limit.
         """
-        if isinstance(value, GraphNode):
-            while type(value) is Task and value.func is ProhibitReuse._identity:
-                value = value.args[0]  # dask's marker against shared keys: the key is new anyway
-            if type(value) is Task:
-                args = value.args
-                if len(args) == 2 and type(args[0]) is TaskRef and not value.kwargs:
-                    if _KINDS[type(args[1])] == _RAW:
-                        return self._resolve_slice(value, args[0].key, new)
+        while type(value) is Task:
+            args = value.args
+            if value.func is _MARKER:
+                value = args[0]  # dask's marker against shared keys: the key is new anyway
+            elif (
+                len(args) == 2
+                and type(args[0]) is TaskRef
+                and _KINDS[type(args[1])] == _RAW
+                and not value.kwargs
+            ):
+                return self._resolve_slice(value, args[0].key, new)
+            else:
                 return self._resolve_task(value, 0, new)
+        if isinstance(value, GraphNode):
             node = self.resolve(value)
-            if node.key != new:
-                node = renamed(node, new)
-            return node
+            return node if node.key == new else renamed(node, new)
         result = self._legacy(new, value, 0)
         return result if isinstance(result, GraphNode) else DataNode(new, result)
 
@@ -126,6 +129,8 @@ class Converter:
         return node.substitute(subs) if subs else node
 
     def _resolve_container(self, node: NestedContainer, depth: int) -> NestedContainer:
+        if depth > DEPTH_LIMIT:
+            raise TooDeep
         args, deps, changed = self._arguments(node.args, depth)
         return make_container(node, tuple(args), deps) if changed else node
 
@@ -170,8 +175,12 @@ class Converter:
                 arg = ref(arg.target)
                 deps.append(arg.key)
                 changed = True
-            elif kind == _NODE:
-                new = self.resolve(arg, depth + 1)
+            elif kind in (_NODE, _ITEMS):
+                new = (
+                    self._resolve_container(arg, depth + 1)
+                    if kind == _ITEMS
+                    else self.resolve(arg, depth + 1)
+                )
                 if new is not arg:
                     changed = True
                     arg = new
@@ -255,7 +264,11 @@ class Converter:
 
 
 #: What a type of value means for conversion; the order is used in comparisons.
-_TUPLE, _ATOM, _CONTAINER, _NODE, _REF, _ALIAS, _FUTURE, _RAW = range(8)
+_TUPLE, _ATOM, _CONTAINER, _NODE, _ITEMS, _REF, _ALIAS, _FUTURE, _RAW = range(9)
+
+
+#: What dask wraps tasks in that must not share their key with another.
+_MARKER = ProhibitReuse._identity
 
 
 class _Kinds(dict[type, int]):
@@ -269,7 +282,7 @@ class _Kinds(dict[type, int]):
     def classify(kind: type) -> int:
         """For arguments of task nodes: a value is a reference, a node, or just a value."""
         if issubclass(kind, GraphNode):
-            return _ALIAS if kind is Alias else _NODE
+            return _ALIAS if kind is Alias else _ITEMS if issubclass(kind, NestedContainer) else _NODE
         if issubclass(kind, TaskRef):
             return _REF if kind is TaskRef else _FUTURE
         return _RAW

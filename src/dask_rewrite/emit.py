@@ -245,7 +245,7 @@ def _program(recipe: Recipe, evaluation: Evaluation, inputs: Sequence[str]) -> t
         for member in _inlined(recipe, name, evaluation.named):
             made[member] = _filled(plans[member], recipe.sources[member], resolve)
         steps.append(((name,), made[name]))
-    return straight_line(steps, inputs)
+    return straight_line(steps, {name: name for name in inputs})
 
 
 def _inlined(recipe: Recipe, name: str, named: set[str]) -> list[str]:

@@ -135,10 +135,11 @@ class Lowering:
         self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
         self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
         self.refs: dict[Any, TaskRef] = {}
-        self.stack: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
+        self.queue: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
         self.flat_annotations: dict[Key, Annotations] = {}
         self.rest_loaded = False
         self.external: set[Key] = set()
+        self.shuffling = "distributed.shuffle" in sys.modules
         self.converter = Converter(self)
 
     def run(self) -> Graph:
@@ -294,7 +295,7 @@ class Lowering:
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target = self._alias_target(key, value)
+            target = None if type(value) is Task else self._alias_target(key, value)
             if target is None or target in path:
                 ref = self._flat_ref(key, value)
                 break
@@ -327,21 +328,21 @@ class Lowering:
         return target  # type: ignore[no-any-return]
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
-        new = self._new_key(key, value)
+        if type(key) is not tuple:
+            new: Any = self.names.get(key, key)
+        elif key in self.output_keys or not key or (self.shuffling and _keeps_name(value)):
+            new = key
+        else:
+            name = self.names.get(key[0])
+            new = (self._marked(key[0]) if name is None else name, *key[1:])
         ref = self.refs[key] = TaskRef(new)
-        self.stack.append((key, new))
+        self.queue.append((key, new))
         return ref
 
-    def _new_key(self, key: Key, value: Any) -> Key:
-        if type(key) is not tuple:
-            return self.names.get(key, key)
-        if key in self.output_keys or not key or type(key[0]) is not str or _keeps_name(value):
-            return key
-        name = key[0]
-        new = self.names.get(name)
-        if new is None:
-            new = self.names[name] = name if name in self.output_names else mark(name, self.token)
-        return (new, *key[1:])
+    def _marked(self, name: Any) -> Any:
+        plain = type(name) is not str or name in self.output_names
+        new = self.names[name] = name if plain else mark(name, self.token)
+        return new
 
     def _block_ref(self, key: Key) -> TaskRef:
         if type(key) is tuple and key:
@@ -385,14 +386,14 @@ class Lowering:
             self._block_ref(key)
         else:
             self.refs[key] = TaskRef(key)
-            self.stack.append((key, key))
+            self.queue.append((key, key))
 
     def _drain(self) -> None:
-        stack, flat, nodes, convert = self.stack, self.flat, self.nodes, self.converter.node
+        """Convert what was asked for, in the order of asking: consumers before their producers."""
+        queue, flat, nodes, convert = self.queue, self.flat, self.nodes, self.converter.node
         annotations = self.flat_annotations
         ticks = 0
-        while stack:
-            key, new = stack.pop()
+        for key, new in queue:  # grows while it is worked off
             value = flat[key]
             if type(value) is not TaskRef and isinstance(value, TaskRef):  # a future
                 self.held[new] = value
@@ -402,14 +403,14 @@ class Lowering:
             except TooDeep:
                 node = unnest(value, new, self)
                 self.remarks.applied("unnest", key, "nested deeper than the limit")
-            nodes[new] = node
-            if type(node) is Alias and node.target == new:
-                del nodes[new]
+            if type(node) is not Alias or node.target != new:
+                nodes[new] = node
             if annotations and key in annotations:
                 self._annotate(new, key, annotations[key])
             ticks += 1
             if not ticks & 1023:
                 self._check_budget()
+        queue.clear()
 
     def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
         if found := evaluate(annotations, original):
@@ -429,7 +430,7 @@ class Lowering:
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
         for key in keys:
-            self.stack.append((key, key))
+            self.queue.append((key, key))
 
     def _make_late_blocks(self) -> None:
         """Blocks that were asked for after their turn, or of layers fused away."""
@@ -547,6 +548,6 @@ def _dependencies(value: Any) -> Deps:
 
 def _keeps_name(value: Any) -> bool:
     """Tasks of a running shuffle are known to its workers by name."""
-    if "distributed.shuffle" in sys.modules and isinstance(value, Task):
-        return value.block_fusion or getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
-    return False
+    if type(value) is Task:
+        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+    return isinstance(value, Task) and value.block_fusion

@@ -7,7 +7,7 @@ are given out again, as registers are, so that the steps of a loop become the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
@@ -24,15 +24,15 @@ _BY_VALUE = (int, str, bytes, bool, type(None))
 Step: TypeAlias = tuple[Hashable, Task]
 
 
-def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ...]:
+def straight_line(steps: Sequence[Step], inputs: Mapping[Any, str]) -> tuple[Any, ...]:
     """The functions of a program; the last step's value is its result.
 
     Parameters
     ----------
     steps : sequence of (value, expression)
         Each expression is a task over `TaskRef` of inputs and of earlier values.
-    inputs : iterable of str
-        Names of the values that come in.
+    inputs : mapping of value to str
+        The values that come in, under the names that they come with.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ..
     ...     (("y",), operation(operator.add, (TaskRef("x"), 1))),
     ...     (("z",), operation(operator.mul, (TaskRef(("y",)), TaskRef(("y",))))),
     ... ]
-    >>> pipe, *functions = straight_line(steps, ["x"])
+    >>> pipe, *functions = straight_line(steps, {"x": "x"})
     >>> pipe({"x": 2}, *functions)
     9
     """
@@ -54,7 +54,7 @@ def straight_line(steps: Sequence[Step], inputs: Iterable[str]) -> tuple[Any, ..
     for position, (_, expression) in enumerate(steps):
         for value in expression._dependencies:
             last_use[value] = position
-    live: dict[Hashable, str] = {name: name for name in inputs if name in last_use}
+    live: dict[Hashable, str] = {v: name for v, name in inputs.items() if v in last_use}
     dying: dict[int, list[Hashable]] = {}
     for value, position in last_use.items():
         dying.setdefault(position, []).append(value)

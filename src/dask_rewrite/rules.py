@@ -146,8 +146,10 @@ class Rules:
             anchors = frozenset(map(id, rule.anchors))
             mine = [k for k, t in nodes.items() if type(t) is Task and id(t.func) in anchors]
             if rule.fed_by and mine:
-                sources = frozenset(map(id, rule.fed_by))
-                feeding = {k for k, t in nodes.items() if type(t) is Task and id(t.func) in sources}
+                feeding = set(mine)
+                if rule.fed_by != rule.anchors:
+                    sources = frozenset(map(id, rule.fed_by))
+                    feeding = {k for k, t in nodes.items() if type(t) is Task and id(t.func) in sources}
                 mine = [k for k in mine if not feeding.isdisjoint(nodes[k]._dependencies)]
             found.update(dict.fromkeys(mine))
         return list(found)

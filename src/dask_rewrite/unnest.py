@@ -82,8 +82,7 @@ def unnest(value: Any, key: Key, resolver: Resolver) -> Task:
     work = _Unnesting(resolver)
     expression, _ = _run(work.flat(value, None))
     work.name(expression)
-    names = tuple(work.inputs)
-    functions = straight_line(work.steps, names)
+    functions = straight_line(work.steps, {name: name for name in work.inputs})
     deps = frozenset().union(*[work.depends(v) for v in work.inputs.values()])
     return call_with_dict(key, functions, dict(work.inputs), deps, work.producer)
 

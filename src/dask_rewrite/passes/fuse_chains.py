@@ -15,7 +15,7 @@ from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, call_with_dict, children, count_references, make_task
-from dask_rewrite.program import Step, renamed_references, shape_of, straight_line
+from dask_rewrite.program import Step, shape_of, straight_line
 from dask_rewrite.remarks import Remarks
 
 
@@ -142,26 +142,29 @@ _Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
 
 def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: _Programs) -> Task:
     inputs: dict[str, Any] = {}
-    names: dict[Any, TaskRef] = {}
-    for i, (key, task) in enumerate(zip(chain, tasks)):
-        names[key] = TaskRef((i,))
-        if type(task) is DataNode:  # data comes in from outside, so that blocks can share the program
-            names[key] = TaskRef(f"x{len(inputs)}")
-            inputs[names[key].key] = task  # type: ignore[index]
+    names: dict[Any, str] = {}
+    steps: list[Step] = []
+    for key, task in zip(reversed(chain), reversed(tasks)):
+        if isinstance(task, Task):
+            steps.append((key, task))
+        else:  # data comes in from outside, so that blocks can share the program
+            names[key] = f"x{len(inputs)}"
+            inputs[names[key]] = task
+    own = {key: i for i, (key, _) in enumerate(steps)}
 
-    def named(key: Key) -> TaskRef:
-        ref = names.get(key)
-        if ref is None:
-            ref = names[key] = TaskRef(f"x{len(inputs)}")
-            inputs[ref.key] = TaskRef(key)  # type: ignore[index]
-        return ref
+    def named(key: Key) -> Hashable:
+        if key in own:
+            return own[key]
+        name = names.get(key)
+        if name is None:
+            name = names[key] = f"x{len(inputs)}"
+            inputs[name] = TaskRef(key)
+        return name
 
-    work = [(i, task) for i, task in enumerate(tasks) if isinstance(task, Task)][::-1]
-    shape = tuple([(i, shape_of(task, named)) for i, task in work])
+    shape = tuple([shape_of(task, named) for _, task in steps])
     functions = programs.get(shape)
     if functions is None:
-        steps: list[Step] = [((i,), renamed_references(task, names)) for i, task in work]
-        functions = programs[shape] = straight_line(steps, inputs)
+        functions = programs[shape] = straight_line(steps, names)
     deps = frozenset([ref.key for ref in inputs.values() if isinstance(ref, TaskRef)])
     return call_with_dict(chain[0], functions, inputs, deps, producer)
 
