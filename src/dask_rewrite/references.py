@@ -1,0 +1,265 @@
+"""What stands under which key, and the references that are handed out to it.
+
+A reference follows aliases to their end and carries the new name of what it refers to. Asking for one
+demands the task: blocks of Blockwise layers are noted per layer, keys of all other layers queued.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask.blockwise import Blockwise
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.typing import Key
+
+from dask_rewrite.annotations import Annotations, described
+from dask_rewrite.layers import Coords, Plan
+from dask_rewrite.names import fingerprint, layer_name, mark
+from dask_rewrite.overlap import OverlapBlocks
+
+_MISSING = object()
+
+
+class References:
+    """The raw graph, read once, and all references into it.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph
+        The raw graph.
+    outputs : sequence of Key
+        Keys that keep their names.
+    annotated : bool
+        Whether annotations count.
+    """
+
+    def __init__(self, hlg: HighLevelGraph, outputs: Sequence[Key], annotated: bool) -> None:
+        self.hlg = hlg
+        self.outputs = outputs
+        self.annotated = annotated
+        self.output_keys = set(outputs)
+        self.output_names = set(map(layer_name, outputs))
+        self.flat: dict[Key, Any] = {}  # all that is not Blockwise
+        self.plans: dict[str, Plan] = {}
+        self.lazy: dict[str, Any] = {}  # other layers that are not materialized
+        self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
+        self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
+        self.refs: dict[Any, TaskRef] = {}
+        self.queue: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
+        self.flat_annotations: dict[Key, Annotations] = {}
+        self.external: set[Key] = set()  # keys of futures
+        self.names: dict[Any, str] = {}
+        self.token = ""
+        self._rest_read = False
+        self._shuffling = "distributed.shuffle" in sys.modules
+
+    def read_layers(self, order: Iterable[str]) -> None:
+        """Read the layers that the outputs need."""
+        for name in order:
+            self._read_layer(name, self.hlg.layers[name])
+
+    def _read_layer(self, name: str, layer: Layer) -> None:
+        if type(layer) is Blockwise:
+            self.plans[layer.output] = Plan(layer)
+            self.blocks[layer.output] = {}
+            return
+        mapping: Any
+        if isinstance(layer, MaterializedLayer):
+            mapping = layer.mapping
+        elif OverlapBlocks.fits(layer):
+            self.lazy[name] = OverlapBlocks(layer)  # type: ignore[arg-type]
+            return
+        elif layer.is_materialized():
+            mapping = dict(layer)
+        else:
+            self.lazy[name] = layer
+            return
+        self.flat.update(mapping)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))
+
+    def name_layers(self, order: Sequence[str], users: Mapping[str, Sequence[str]], salt: str) -> None:
+        """Decide which names get the mark of this rewrite: those of inner blocks.
+
+        A layer of one text key (delayed work) is marked only if something below it is: people
+        watch those by name.
+        """
+        final = {n for n in self.output_names if isinstance(n, str) and n in self.output_keys}
+        parts: list[object] = [salt]
+        for name in sorted(map(str, order)):
+            if name not in final:
+                parts.append(name)
+                annotations = self.hlg.layers[name].annotations if name in self.hlg.layers else None
+                if annotations and self.annotated:
+                    parts.append(described(annotations))
+        parts.append(sorted(str(n) for n in self.output_names - final))
+        parts.append(sorted(str(n) for n in users if any(user in final for user in users[n])))
+        parts.append(self._partial_outputs())
+        self.token = fingerprint(parts)
+        touched: set[str] = set()
+        for name in reversed(order):
+            layer = self.hlg.layers[name]
+            below = any(dep in touched for dep in self.hlg.dependencies.get(name, ()))
+            if name in self.plans or below or name not in self.flat:
+                touched.add(name)
+            if name in self.plans and name not in self.output_names:
+                self.names[name] = mark(name, self.token)
+            elif below and isinstance(name, str) and name in self.flat and name not in self.output_keys:
+                if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
+                    self.names[name] = mark(name, self.token)
+
+    def _partial_outputs(self) -> object:
+        """The output blocks, if they are only some of their layers'."""
+        blocks = [key for key in self.outputs if type(key) is tuple]
+        layers = self.hlg.layers
+        whole = sum(len(layers[n]) for n in self.output_names if n in self.plans or self._is_plain(n))
+        return "" if len(blocks) == whole else sorted(map(str, blocks))
+
+    def _is_plain(self, name: Any) -> bool:
+        return isinstance(self.hlg.layers.get(name), MaterializedLayer)
+
+    def knows(self, key: Any) -> bool:
+        """Whether something in the graph has this key."""
+        if key in self.flat:
+            return True
+        if type(key) is not tuple or not key:
+            return False
+        name = key[0]
+        table = self.blocks.get(name)
+        if table is None:
+            return name in self.lazy
+        coords = key[1:]
+        if coords in table:
+            return True
+        numblocks = self.plans[name].numblocks
+        return len(coords) == len(numblocks) and all(
+            isinstance(c, int) and 0 <= c < n for c, n in zip(coords, numblocks)
+        )
+
+    def ref(self, key: Key) -> TaskRef:
+        """The reference to a key, aliases followed; asking for it demands the task."""
+        ref = self.refs.get(key)
+        if ref is not None:
+            return ref
+        flat, refs = self.flat, self.refs
+        path: dict[Key, None] = {}  # an ordered set: chains of aliases can be long
+        while True:
+            value = flat.get(key, _MISSING)
+            if value is _MISSING:
+                ref = self._block_ref(key)
+                break
+            target = None if type(value) is Task else self._alias_target(key, value)
+            if target is None or target in path:
+                ref = self._flat_ref(key, value)
+                break
+            path[key] = None
+            key = target
+            if (known := refs.get(key)) is not None:
+                ref = known
+                break
+        for alias in path:
+            refs[alias] = ref
+        return ref
+
+    def _alias_target(self, key: Key, value: Any) -> Key | None:
+        kind = type(value)
+        if kind is Alias:
+            target = value.target
+        elif kind is TaskRef:
+            target = value.key
+        elif (kind is tuple and value and not callable(value[0])) or kind is str:
+            try:
+                if not self.knows(value):
+                    return None
+            except TypeError:
+                return None
+            target = value
+        else:
+            return None
+        if target == key or not self.knows(target):
+            return None
+        return target  # type: ignore[no-any-return]
+
+    def _flat_ref(self, key: Key, value: Any) -> TaskRef:
+        if type(key) is not tuple:
+            new: Any = self.names.get(key, key)
+        elif key in self.output_keys or not key or (self._shuffling and keeps_name(value)):
+            new = key
+        else:
+            name = self.names.get(key[0])
+            new = (self._marked(key[0]) if name is None else name, *key[1:])
+        ref = self.refs[key] = TaskRef(new)
+        self.queue.append((key, new))
+        return ref
+
+    def _marked(self, name: Any) -> Any:
+        plain = type(name) is not str or name in self.output_names
+        new = self.names[name] = name if plain else mark(name, self.token)
+        return new
+
+    def _block_ref(self, key: Key) -> TaskRef:
+        if type(key) is tuple and key:
+            name: Any = key[0]
+            table = self.blocks.get(name)
+            if table is not None:
+                return self.block(name, key[1:], table)  # type: ignore[arg-type]
+            if name in self.lazy:
+                return self._lazy_ref(key)
+        if not self._rest_read:  # a dependency that the layers did not declare
+            self._rest_read = True
+            for name, layer in self.hlg.layers.items():
+                if name not in self.lazy and name not in self.plans:
+                    self._read_layer(name, layer)
+            return self.ref(key)
+        self.external.add(key)  # not in the graph: a future's key
+        ref = self.refs[key] = TaskRef(key)
+        return ref
+
+    def block(self, name: str, coords: Coords, table: dict[Coords, TaskRef]) -> TaskRef:
+        """The reference to one block of a Blockwise layer."""
+        ref = table.get(coords)
+        if ref is None:
+            ref = table[coords] = TaskRef((self.names.get(name, name), *coords))
+        return ref
+
+    def _lazy_ref(self, key: tuple[Any, ...]) -> TaskRef:
+        layer = self.lazy[key[0]]
+        if isinstance(layer, OverlapBlocks):
+            made = layer.values(key)
+            self.flat.update(made)
+            if layer.annotations and self.annotated:
+                self.flat_annotations.update(dict.fromkeys(made, layer.annotations))
+            return self.ref(key)
+        self.asked.setdefault(key[0], []).append(key)
+        ref = self.refs[key] = TaskRef(key)
+        return ref
+
+    def demand(self, key: Key) -> None:
+        """Ask for an output, which is made under its own key even if it only names another."""
+        if key in self.flat:
+            self.refs[key] = TaskRef(key)
+            self.queue.append((key, key))
+        else:
+            self._block_ref(key)
+
+    def open(self, name: str) -> None:
+        """Materialize what was asked of a lazy layer."""
+        keys = self.asked.pop(name, None)
+        if not keys:
+            return
+        layer = self.lazy[name]
+        culled, _ = layer.cull(set(keys), set())
+        self.flat.update(culled)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
+        self.queue.extend((key, key) for key in keys)
+
+
+def keeps_name(value: Any) -> bool:
+    """Tasks of a running shuffle are known to its workers by name."""
+    if type(value) is Task:
+        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+    return isinstance(value, Task) and value.block_fusion
