@@ -1,4 +1,4 @@
-"""Run a pass of a test's own at the end of the pipeline."""
+"""Run a pass of a test's own at the end of the selection."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from dask_rewrite import pipeline
+from dask_rewrite import selection
 
 
 @contextmanager
 def installed(make: Any) -> Iterator[None]:
-    """While it lasts, the pipeline also has the pass that ``make`` makes, after all others."""
+    """While it lasts, the selection also has the pass that ``make`` makes, after all others."""
     name = make.name
     with (
-        mock.patch.object(pipeline, "TASK_PASSES", {**pipeline.TASK_PASSES, name: make}),
-        mock.patch.object(pipeline, "PASSES", (*pipeline.PASSES, name)),
+        mock.patch.object(selection, "TASK_PASSES", {**selection.TASK_PASSES, name: make}),
+        mock.patch.object(selection, "PASSES", (*selection.PASSES, name)),
     ):
         yield

@@ -13,7 +13,7 @@ from dask._task_spec import Task
 from dask.delayed import delayed
 
 import dask_rewrite
-from dask_rewrite import pipeline
+from dask_rewrite import selection
 from dask_rewrite.bisect import BisectError, bisect
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.remarks import Remark, Remarks
@@ -52,8 +52,8 @@ def zero_division(x):
 def wrong(monkeypatch) -> Iterator[dict[str, Any]]:
     """A pass that is wrong in one place, alone in the pipeline."""
     PLAN.update(victim="inc-7", raises=False)
-    monkeypatch.setitem(pipeline.TASK_PASSES, "wrong", lambda: Rules("wrong", (Wrong(),)))
-    monkeypatch.setattr(pipeline, "PASSES", (*pipeline.PASSES, "wrong"))
+    monkeypatch.setitem(selection.TASK_PASSES, "wrong", lambda: Rules("wrong", (Wrong(),)))
+    monkeypatch.setattr(selection, "PASSES", (*selection.PASSES, "wrong"))
     with dask.config.set({"rewrite.passes": ["cull", "lower", "wrong"]}):
         yield PLAN
 

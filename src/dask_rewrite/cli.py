@@ -25,7 +25,7 @@ def rewrite() -> None:
 @rewrite.command()
 def passes() -> None:
     """List the passes in the order in which they run."""
-    from dask_rewrite.pipeline import PASSES
+    from dask_rewrite.selection import PASSES
 
     options = _options()
     order = PASSES if options.passes is None else options.passes
@@ -112,7 +112,7 @@ def preflight(target: str) -> None:
 def _options() -> Any:
     import dask_rewrite  # noqa: F401 - registers the defaults
     from dask_rewrite.config import Options
-    from dask_rewrite.pipeline import select
+    from dask_rewrite.selection import select
 
     try:
         options = Options.current()
@@ -124,12 +124,12 @@ def _options() -> Any:
 
 def _implementation(name: str) -> Any:
     """The class of a pass: it carries the documentation and the options."""
-    from dask_rewrite import pipeline
+    from dask_rewrite import selection
 
-    if name == pipeline.FuseBlockwise.name:
-        return pipeline.FuseBlockwise()
-    if name in pipeline.TASK_PASSES:
-        made = pipeline.TASK_PASSES[name]()
+    if name == selection.FuseBlockwise.name:
+        return selection.FuseBlockwise()
+    if name in selection.TASK_PASSES:
+        made = selection.TASK_PASSES[name]()
         rules: Any = getattr(made, "rules", None)
         return rules[0] if rules and len(rules) == 1 else made
     return None

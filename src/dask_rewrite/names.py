@@ -25,7 +25,7 @@ def fingerprint(parts: Iterable[object]) -> str:
     Examples
     --------
     >>> fingerprint(["sum-1234", ("x", 0)])
-    'fb2fb0f1'
+    'b8f312b4'
     """
     digest = hashlib.blake2b(digest_size=LENGTH // 2)
     for part in parts:

@@ -11,38 +11,25 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal
 
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
-from dask_rewrite import __version__
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.graph import Graph, Metrics
 from dask_rewrite.lower import Lowering, OverBudget
-from dask_rewrite.passes.fuse_chains import FuseChains
-from dask_rewrite.passes.fuse_slices import FuseSlices
-from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.remarks import Remarks, RewriteWarning
-from dask_rewrite.rules import Rules
+from dask_rewrite.selection import LAYER_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
 from dask_rewrite.verify import VerificationError, verify
 
 logger = logging.getLogger("dask_rewrite")
-
-
-class Pass(Protocol):
-    """Graph in, graph out; unchanged means the same object."""
-
-    @property
-    def name(self) -> str: ...
-
-    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,94 +51,6 @@ class Trace:
     seconds: float = 0.0
     form: Literal["tasks", "symbolic"] = "tasks"
     nbytes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FuseBlockwise:
-    """Options of the fusion of Blockwise layers, which happens while they are lowered."""
-
-    name: ClassVar[str] = "fuse-blockwise"
-    max_inputs: int = 16
-    max_loads: int = 8
-
-
-def _fuse_slices() -> Pass:
-    return Rules(FuseSlices.name, (FuseSlices(),))
-
-
-#: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lower`).
-LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
-
-#: Passes on tasks, in order.
-TASK_PASSES: dict[str, Callable[..., Pass]] = {
-    "fuse-slices": _fuse_slices,  # before anything hides the getters
-    "fuse-chains": FuseChains,  # after all that looks at single tasks
-    "sweep": Sweep,  # last: drops what the others left behind
-}
-
-#: All passes in their built-in order.
-PASSES = (*LAYER_PASSES, *TASK_PASSES)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The passes to run: fusion of layers (or None), those on tasks in order, and a name for all that."""
-
-    fusion: FuseBlockwise | None
-    passes: tuple[Pass, ...]
-    salt: str
-
-
-#: The selection made last, by the identity of its options.
-_selected: dict[int, tuple[Options, Selection]] = {}
-
-
-def select(options: Options) -> Selection:
-    """The passes to run under these options.
-
-    Raises
-    ------
-    ValueError
-        For a name or option that does not exist; the message names it and the choices.
-    """
-    if (known := _selected.get(id(options))) is not None:
-        return known[1]
-    names = PASSES if options.passes is None else options.passes
-    for where, given in (
-        ("passes", names),
-        ("disable", options.disable),
-        ("options", options.options),
-        ("print-after", options.print_after - {"changed", "failure"}),
-    ):
-        for name in given:
-            if name not in PASSES:
-                raise ValueError(
-                    f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}"
-                )
-    for name in options.disable & {"cull", "lower"}:
-        raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
-    wanted = [name for name in names if name not in options.disable]
-    fusion = _configured(FuseBlockwise, options) if "fuse-blockwise" in wanted else None
-    passes = tuple(_configured(TASK_PASSES[name], options) for name in wanted if name in TASK_PASSES)
-    selection = Selection(fusion, passes, f"{__version__} {fusion} {passes}")
-    _selected.clear()
-    _selected[id(options)] = (options, selection)
-    return selection
-
-
-def _configured(make: Callable[..., Any], options: Options) -> Any:
-    made = make()
-    given = options.options.get(made.name, {})
-    values = {name.replace("-", "_"): value for name, value in given.items()}
-    known = [f for f in getattr(made, "__dataclass_fields__", {}) if f not in ("name", "rules")]
-    for name, value in values.items():
-        if name not in known:
-            choices = ", ".join(known) or "none"
-            raise ValueError(f"rewrite.options.{made.name}: no option {name!r}; it has: {choices}")
-        if type(value) is not type(getattr(made, name)):
-            kind = type(getattr(made, name)).__name__
-            raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
-    return replace(made, **values) if values else made
 
 
 @contextmanager
@@ -382,3 +281,16 @@ def _log(remarks: Remarks, options: Options) -> None:
         for remark in remarks:
             if remark.kind in options.remarks:
                 logger.info("%s", remark)
+
+
+__all__ = [
+    "PASSES",
+    "FuseBlockwise",
+    "Pass",
+    "Step",
+    "Trace",
+    "as_layers",
+    "rewrite",
+    "rewrite_tasks",
+    "select",
+]

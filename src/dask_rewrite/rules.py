@@ -84,13 +84,12 @@ class Site:
 class Rule(Protocol):
     """A local rewrite of one task; its fields are its options.
 
-    It is offered tasks that call one of ``anchors``; if ``fed_by`` is not empty, only those that use
-    the result of a task that calls one of these.
+    It is offered tasks that call one of ``anchors``. A rule may also have ``fed_by``: then only those
+    that use the result of a task that calls one of these.
     """
 
     name: ClassVar[str]
     anchors: ClassVar[tuple[Callable[..., Any], ...]]
-    fed_by: ClassVar[tuple[Callable[..., Any], ...]]
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None: ...
 
@@ -145,10 +144,11 @@ class Rules:
         for rule in self.rules:
             anchors = frozenset(map(id, rule.anchors))
             mine = [k for k, t in nodes.items() if type(t) is Task and id(t.func) in anchors]
-            if rule.fed_by and mine:
+            fed_by = getattr(rule, "fed_by", ())
+            if fed_by and mine:
                 feeding = set(mine)
-                if rule.fed_by != rule.anchors:
-                    sources = frozenset(map(id, rule.fed_by))
+                if fed_by != rule.anchors:
+                    sources = frozenset(map(id, fed_by))
                     feeding = {k for k, t in nodes.items() if type(t) is Task and id(t.func) in sources}
                 mine = [k for k in mine if not feeding.isdisjoint(nodes[k]._dependencies)]
             found.update(dict.fromkeys(mine))
