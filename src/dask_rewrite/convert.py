@@ -36,7 +36,7 @@ class Resolver(Protocol):
     external: set[Key]
     refs: dict[Any, TaskRef]
 
-    def knows(self, key: Any) -> bool: ...
+    def find(self, key: Any) -> TaskRef | None: ...
 
     def ref(self, key: Key) -> TaskRef: ...
 
@@ -58,11 +58,11 @@ class Converter:
         Hands out references.
     """
 
-    __slots__ = ("_external", "_knows", "_ref", "_refs")
+    __slots__ = ("_external", "_find", "_ref", "_refs")
 
     def __init__(self, resolver: Resolver) -> None:
         self._external = resolver.external
-        self._knows = resolver.knows
+        self._find = resolver.find
         self._refs = resolver.refs
         self._ref = resolver.ref
 
@@ -210,9 +210,7 @@ class Converter:
             return make_task(key, value[0], args, NO_KWARGS, deps)
         if kind <= _ATOM:
             try:
-                ref = self._refs.get(value)
-                if ref is None and self._knows(value):
-                    ref = self._ref(value)
+                ref = self._find(value)
             except TypeError:  # not hashable
                 ref = None
             if ref is not None:
@@ -239,9 +237,22 @@ class Converter:
         parts: list[Any] = []
         deps: list[Key] = []
         nested: list[Deps] = []
+        find = self._find
         for value in values:
+            kind = _LEGACY_KINDS[type(value)]
+            if kind == _TUPLE and value and not callable(value[0]):
+                try:
+                    part: Any = find(value)
+                except TypeError:  # not hashable
+                    part = None
+                if part is not None:  # a key, as most tuples are
+                    parts.append(part)
+                    deps.append(part.key)
+                    continue
             if task and isinstance(value, dict):
-                part: Any = self._resolve_container(Dict(value), depth)
+                part = self._resolve_container(Dict(value), depth)
+            elif kind == _RAW:
+                part = value
             else:
                 part = self._legacy(None, value, depth + 1)
             parts.append(part)

@@ -121,23 +121,47 @@ class References:
     def _is_plain(self, name: Any) -> bool:
         return isinstance(self.hlg.layers.get(name), MaterializedLayer)
 
+    def find(self, key: Any) -> TaskRef | None:
+        """The reference to a key, or None if nothing in the graph has it.
+
+        Raises
+        ------
+        TypeError
+            If the value cannot be hashed, and so is no key.
+        """
+        ref = self.refs.get(key)
+        if ref is not None:
+            return ref
+        if type(key) is tuple and key:
+            name = key[0]
+            table = self.blocks.get(name)
+            if table is not None:
+                coords = key[1:]
+                ref = table.get(coords)
+                if ref is None and self._is_block(name, coords):
+                    ref = self.block(name, coords, table)
+                return ref
+            if name in self.lazy:
+                return self.ref(key)
+        return self.ref(key) if key in self.flat else None
+
     def knows(self, key: Any) -> bool:
-        """Whether something in the graph has this key."""
+        """Whether something in the graph has this key; asks for nothing."""
         if key in self.flat:
             return True
         if type(key) is not tuple or not key:
             return False
         name = key[0]
-        table = self.blocks.get(name)
-        if table is None:
-            return name in self.lazy
-        coords = key[1:]
-        if coords in table:
-            return True
+        return self._is_block(name, key[1:]) if name in self.blocks else name in self.lazy
+
+    def _is_block(self, name: str, coords: tuple[Any, ...]) -> bool:
         numblocks = self.plans[name].numblocks
-        return len(coords) == len(numblocks) and all(
-            isinstance(c, int) and 0 <= c < n for c, n in zip(coords, numblocks)
-        )
+        if len(coords) != len(numblocks):
+            return False
+        for coord, count in zip(coords, numblocks):
+            if not isinstance(coord, int) or not 0 <= coord < count:
+                return False
+        return True
 
     def ref(self, key: Key) -> TaskRef:
         """The reference to a key, aliases followed; asking for it demands the task."""

@@ -229,10 +229,10 @@ class _Unnesting:
         """A value of a legacy task: a key, a container that may hold keys and tasks, or just data."""
         if isinstance(value, (int, float, str, tuple)):
             try:
-                known = self.resolver.knows(value)
+                known = self.resolver.find(value)
             except TypeError:
-                known = False
-            if known:
+                known = None
+            if known is not None:
                 return self.input(value), 0
         if isinstance(value, (list, tuple, set, frozenset)):
             if is_namedtuple_instance(value):
