@@ -279,7 +279,7 @@ def made(seed: int) -> np.ndarray:
 def test_the_number_of_blocks_made_in_one_task_is_bounded() -> None:
     # Sources that depend on nothing are no wider as tasks, yet they would run one after the other.
     parts = [
-        da.map_blocks(made, chunks=((4,),), dtype="f8", meta=np.empty(0), seed=i, token=f"made-{i}")
+        da.map_blocks(made, chunks=((4,),), dtype="f8", meta=np.empty(0), seed=i, name=f"made-{i}")
         for i in range(60)
     ]
     total = parts[0]

@@ -388,7 +388,7 @@ def shape_of(task: Any) -> tuple[Any, Any]:
 
 
 @given(programs(), programs())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_one_name_never_stands_for_two_tasks(
     one: tuple[list[da.Array], bool], other: tuple[list[da.Array], bool]
 ) -> None:
