@@ -135,7 +135,7 @@ class Lowering:
             self.nodes,
             tuple(refs.outputs),
             self.annotations,
-            frozenset(refs.names.get(name, name) for name in refs.plans),
+            frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
             held=self.held,
             external={*refs.external, *self.held},
         )

@@ -105,7 +105,7 @@ class References:
             below = any(dep in touched for dep in self.hlg.dependencies.get(name, ()))
             if name in self.plans or below or name not in self.flat:
                 touched.add(name)
-            if name in self.plans and name not in self.output_names:
+            if name in self.plans:
                 self.names[name] = mark(name, self.token)
             elif below and isinstance(name, str) and name in self.flat and name not in self.output_keys:
                 if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
@@ -220,8 +220,7 @@ class References:
         return ref
 
     def _marked(self, name: Any) -> Any:
-        plain = type(name) is not str or name in self.output_names
-        new = self.names[name] = name if plain else mark(name, self.token)
+        new = self.names[name] = mark(name, self.token) if type(name) is str else name
         return new
 
     def _block_ref(self, key: Key) -> TaskRef:
@@ -246,7 +245,10 @@ class References:
         """The reference to one block of a Blockwise layer."""
         ref = table.get(coords)
         if ref is None:
-            ref = table[coords] = TaskRef((self.names.get(name, name), *coords))
+            key: Any = (name, *coords)
+            if name not in self.output_names or key not in self.output_keys:
+                key = (self.names.get(name) or self._marked(name), *coords)
+            ref = table[coords] = TaskRef(key)
         return ref
 
     def _lazy_ref(self, key: tuple[Any, ...]) -> TaskRef:
