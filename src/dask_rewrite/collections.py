@@ -69,16 +69,18 @@ def _has_expression(collection: Any) -> bool:
 
 def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
     """One graph with the layers of all collections, or None if it should stay as it is."""
-    raw = HighLevelGraph.merge(*[as_layers(c.__dask_graph__()) for c in collections])
+    raw = HighLevelGraph.merge(
+        *[as_layers(c.__dask_graph__(), f"graph-{i}") for i, c in enumerate(collections)]
+    )
     layers: dict[str, list[Key]] = {}
     outputs: list[Key] = []
     for collection in collections:
         keys = list(flatten(collection.__dask_keys__()))
         outputs.extend(keys)
-        names = list(collection.__dask_layers__())
+        names = list(collection.__dask_layers__()) if hasattr(collection, "__dask_layers__") else []
         for key in keys:
             name = layer_name(key)
-            layers.setdefault(name if name in names else names[0], []).append(key)
+            layers.setdefault(names[0] if names and name not in names else name, []).append(key)
         for name in names:
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)

@@ -36,15 +36,20 @@ def fingerprint(parts: Iterable[object]) -> str:
 
 
 def mark(name: str, token: str) -> str:
-    """The name with the mark of this rewrite, in place of the mark of an earlier one.
+    """The name with the mark of this rewrite; what looks like an earlier mark becomes part of it.
+
+    Names that differ before differ afterwards, and do not grow when they are marked again.
 
     Examples
     --------
-    >>> mark(mark("sum-1234", "00c0ffee"), "0ddba115")
-    'sum-1234-r0ddba115'
+    >>> mark("sum-1234", "00c0ffee")
+    'sum-1234-r00c0ffee'
+    >>> mark("sim-r20240101", "00c0ffee") == mark("sim-r20240102", "00c0ffee")
+    False
     """
     at = len(name) - LENGTH - len(MARK)
     if at > 0 and name[at : at + len(MARK)] == MARK:
+        token = fingerprint([token, name[at:]])
         name = name[:at]
     return f"{name}{MARK}{token}"
 

@@ -62,9 +62,6 @@ def _collector_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if gc.get_freeze_count() == 0:
-                gc.freeze()  # to the oldest generation and back: the first collection to come
-                gc.unfreeze()  # would otherwise look at all that was made here
             gc.enable()
 
 
@@ -84,11 +81,11 @@ def rewrite(
     return as_layers(dsk) if graph is None else assemble(graph)
 
 
-def as_layers(dsk: HighLevelGraph | Mapping[Key, Any]) -> HighLevelGraph:
-    """The graph as a HighLevelGraph, whatever it was."""
+def as_layers(dsk: HighLevelGraph | Mapping[Key, Any], name: str = "graph") -> HighLevelGraph:
+    """The graph as a HighLevelGraph; a plain mapping becomes one layer."""
     if isinstance(dsk, HighLevelGraph):
         return dsk
-    return HighLevelGraph.from_collections(str(id(dsk)), dsk, dependencies=())
+    return HighLevelGraph.from_collections(name, dsk, dependencies=())
 
 
 def rewrite_tasks(

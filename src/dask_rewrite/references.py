@@ -7,10 +7,11 @@ demands the task: blocks of Blockwise layers are noted per layer, keys of all ot
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
@@ -90,14 +91,25 @@ class References:
         final = {n for n in self.output_names if isinstance(n, str) and n in self.output_keys}
         parts: list[object] = [salt]
         for name in sorted(map(str, order)):
-            if name not in final:
-                parts.append(name)
-                annotations = self.hlg.layers[name].annotations if name in self.hlg.layers else None
-                if annotations and self.annotated:
-                    parts.append(described(annotations))
+            if name in final:
+                continue
+            if name.isdigit():  # dask names layers of plain dicts by their address
+                parts.append(sorted(map(str, self.hlg.layers[name])))
+                continue
+            parts.append(name)
+            annotations = self.hlg.layers[name].annotations if name in self.hlg.layers else None
+            if annotations and self.annotated:
+                parts.append(described(annotations))
         parts.append(sorted(str(n) for n in self.output_names - final))
         parts.append(sorted(str(n) for n in users if any(user in final for user in users[n])))
-        parts.append(self._partial_outputs())
+        wanted = [key for key in self.outputs if type(key) is tuple]
+        for name in sorted(final):
+            value = self.flat.get(name)
+            if isinstance(value, GraphNode):
+                wanted.extend(value.dependencies)
+            else:
+                parts.append(name)
+        parts.append(self._partial(wanted))
         self.token = fingerprint(parts)
         touched: set[str] = set()
         for name in reversed(order):
@@ -111,15 +123,14 @@ class References:
                 if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
                     self.names[name] = mark(name, self.token)
 
-    def _partial_outputs(self) -> object:
-        """The output blocks, if they are only some of their layers'."""
-        blocks = [key for key in self.outputs if type(key) is tuple]
+    def _partial(self, wanted: Sequence[Key]) -> list[str]:
+        """The wanted keys of layers of which only a part is wanted."""
+        counts = Counter(map(layer_name, set(wanted)))
         layers = self.hlg.layers
-        whole = sum(len(layers[n]) for n in self.output_names if n in self.plans or self._is_plain(n))
-        return "" if len(blocks) == whole else sorted(map(str, blocks))
+        partial = {n for n, count in counts.items() if n not in layers or count != _size(layers[n])}
+        return sorted(str(key) for key in wanted if layer_name(key) in partial) if partial else []
 
-    def _is_plain(self, name: Any) -> bool:
-        return isinstance(self.hlg.layers.get(name), MaterializedLayer)
+    # -- references ----------------------------------------------------------------------------
 
     def find(self, key: Any) -> TaskRef | None:
         """The reference to a key, or None if nothing in the graph has it.
@@ -158,10 +169,8 @@ class References:
         numblocks = self.plans[name].numblocks
         if len(coords) != len(numblocks):
             return False
-        for coord, count in zip(coords, numblocks):
-            if not isinstance(coord, int) or not 0 <= coord < count:
-                return False
-        return True
+        # What equals a number is one: 0.0 and numpy's integers too.
+        return all(coord in range(count) for coord, count in zip(coords, numblocks))
 
     def ref(self, key: Key) -> TaskRef:
         """The reference to a key, aliases followed; asking for it demands the task."""
@@ -282,6 +291,11 @@ class References:
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
         self.queue.extend((key, key) for key in keys)
+
+
+def _size(layer: Layer) -> int:
+    """Number of keys, where that can be told without making them."""
+    return len(layer) if isinstance(layer, (Blockwise, MaterializedLayer)) else -1
 
 
 def keeps_name(value: Any) -> bool:

@@ -121,7 +121,8 @@ class FuseChains:
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
-        tasks[1:] = [streamed(task) for task in tasks[1:]]
+        for i in range(1, len(tasks)):
+            tasks[i] = streamed(tasks[i], tasks[i - 1])
         inner = [nesting(task, depths) for task in tasks]
         producer = any(task.data_producer for task in tasks)
         if len(chain) <= 3 and sum(inner) + len(chain) <= self.max_depth // 2:
@@ -187,10 +188,12 @@ def _may_move(node: GraphNode) -> bool:
     return not is_coroutine(node.func) and not module.startswith("distributed.shuffle")
 
 
-def streamed(node: GraphNode) -> GraphNode:
-    """A bag's task without the list that it would make of its elements, for a consumer in the same task."""
+def streamed(node: GraphNode, consumer: GraphNode) -> GraphNode:
+    """A bag's task without the list that it would make of its elements, for a consumer of the same kind."""
     bags = sys.modules.get("dask.bag.core")
-    if bags is not None and type(node) is Task and node.func is bags.reify:
+    if bags is None or type(node) is not Task or type(consumer) is not Task:
+        return node
+    if node.func is bags.reify and consumer.func is bags.reify:
         (inner,) = node.args
         if type(inner) is Task:
             return make_task(node.key, inner.func, inner.args, inner.kwargs, inner._dependencies)
