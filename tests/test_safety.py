@@ -168,6 +168,7 @@ def test_a_failure_is_a_remark_and_a_count() -> None:
         report = dask_rewrite.explain(program())
     failed = [remark for remark in report.remarks if remark.kind == "failed"]
     assert [remark.rule for remark in failed] == ["broken"]
+    assert report.counts["broken", "failed"] == 1
     assert "broken" in failed[0].reason or "ZeroDivisionError" in failed[0].reason
 
 

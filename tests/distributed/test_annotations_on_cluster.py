@@ -24,10 +24,6 @@ def addresses(client: Any) -> dict[str, str]:
     return found
 
 
-def pid_of(block: np.ndarray) -> np.ndarray:
-    return np.full(block.shape, os.getpid())
-
-
 def pids(client: Any) -> dict[str, int]:
     return client.run(os.getpid)
 
@@ -144,7 +140,6 @@ def test_annotations_reach_the_scheduler(client: Any) -> None:
             if task.annotations and "retries" in task.annotations
         ]
 
-    assert look.__name__
     found = client.run_on_scheduler(look)
     assert found == [(7, 5)] * 4
 
