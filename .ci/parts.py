@@ -104,4 +104,5 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended as with control-C
     sys.exit(main(sys.argv[1:]))
