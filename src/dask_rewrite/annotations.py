@@ -34,17 +34,20 @@ def merged(one: Annotations | None, other: Annotations | None) -> dict[str, Any]
     >>> merged({"resources": {"GPU": 1}}, None) is None
     True
     """
-    if one == other:
-        return dict(one or {})
+    if not one and not other:
+        return {}
     one, other = one or {}, other or {}
     result = dict(one)
     for name in {**one, **other}:
-        mine, theirs = one.get(name), other.get(name)
-        if name in one and name in other and mine == theirs:
-            continue
-        if name not in _LARGER or callable(mine) or callable(theirs):
-            return None
-        result[name] = max(value for value in (mine, theirs) if value is not None)
+        mine, theirs = one.get(name, 0), other.get(name, 0)
+        if name not in _LARGER:
+            # A callable may say something else for each of the two keys.
+            if name not in one or name not in other or mine != theirs or callable(mine):
+                return None
+        elif mine != theirs:
+            if callable(mine) or callable(theirs):
+                return None
+            result[name] = max(mine, theirs)
     return result
 
 

@@ -8,6 +8,7 @@ per set of annotation names. Dependencies between layers never form a cycle.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from dask._task_spec import GraphNode, Task, TaskRef
@@ -67,31 +68,61 @@ def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = Non
         for key in keys:
             if key in graph.nodes:
                 owner[key] = name
-    place = _places(graph, owner)
+    layers, dependencies = _layers(graph, owner, _places(graph, owner), collections)
+    if owner and _is_cyclic(dependencies):
+        layers, dependencies = _layers(graph, owner, _together(graph, owner), collections)
+    if graph.held:
+        _hold(graph, layers, dependencies, set(collections or ()))
+    return HighLevelGraph(layers, dependencies)
+
+
+def _layers(
+    graph: Graph, owner: Mapping[Key, str], place: Mapping[Key, Any] | None, collections: Any
+) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    """Layers and their dependencies, from the place of each task."""
     grouped: dict[Any, dict[Key, Any]] = {name: {} for name in collections or {}}
     for key, node in graph.nodes.items():
         grouped.setdefault(place[key] if place else None, {})[key] = node
     if not grouped:
         grouped[None] = {}
     kind = MaterializedLayer if collections is None else TaskLayer
-    token = fingerprint(
-        [sorted(map(str, graph.outputs))] if len(graph.outputs) < 100 else [str(graph.outputs[0])]
-    )
+    # Layers of one name from two rewrites would overwrite each other where the graphs are merged.
+    token = fingerprint(map(str, graph.nodes)) if collections else "tasks"
     names = {
         group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)
     }
     layers: dict[str, Any] = {}
     where: dict[Key, str] = {}
     for group, nodes in grouped.items():
-        name = names[group]
-        layers[name] = kind(nodes, annotations=_layer_annotations(graph, nodes))
-        where.update(dict.fromkeys(nodes, name))
-    dependencies = (
-        _dependencies(grouped, names, where) if len(layers) > 1 else {name: set() for name in layers}
-    )
-    if graph.held:
-        _hold(graph, layers, dependencies, set(collections or ()))
-    return HighLevelGraph(layers, dependencies)
+        where.update(dict.fromkeys(nodes, names[group]))
+    for key, name in owner.items():
+        grouped[name].setdefault(key, graph.nodes[key])  # every collection's layer holds its keys
+    for group, nodes in grouped.items():
+        layers[names[group]] = kind(nodes, annotations=_layer_annotations(graph, nodes))
+    if len(layers) == 1:
+        return layers, {name: set() for name in layers}
+    return layers, _dependencies(grouped, names, where)
+
+
+def _is_cyclic(dependencies: Mapping[str, Iterable[str]]) -> bool:
+    try:
+        TopologicalSorter(dependencies).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _together(graph: Graph, owner: Mapping[Key, str]) -> dict[Key, Any]:
+    """Places for collections whose blocks need each other, as the factors of `linalg.lu` do.
+
+    All that belongs to them lies in the layer of the first; the others hold copies of their own keys.
+    """
+    first = next(iter(owner.values()))
+    needing = set(owner)
+    for key in topological(graph.nodes):
+        if not needing.isdisjoint(graph.nodes[key].dependencies):
+            needing.add(key)
+    return {key: first if key in needing else None for key in graph.nodes}
 
 
 def _hold(

@@ -7,7 +7,6 @@ client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optim
 
 from __future__ import annotations
 
-import operator
 import sys
 import warnings
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from toolz import identity
 
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
@@ -151,7 +151,7 @@ class Optimizer(int, Expr):
         return self
 
     def __reduce__(self) -> Any:
-        return operator.itemgetter(0), ((array_optimize,),)
+        return identity, (array_optimize,)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
@@ -193,7 +193,7 @@ class Finish:
         return array_optimize(dsk, keys) if self.graph is None else assemble(self.graph)
 
     def __reduce__(self) -> Any:
-        return operator.itemgetter(0), ((array_optimize if self.layers <= SHALLOW else None,),)
+        return identity, (array_optimize if self.layers <= SHALLOW else None,)
 
 
 def _slim_parent(parent: HLGExpr) -> HLGExpr:

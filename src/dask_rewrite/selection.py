@@ -111,4 +111,6 @@ def _configured(make: Callable[..., Any], options: Options) -> Any:
         if type(value) is not type(getattr(made, name)):
             kind = type(getattr(made, name)).__name__
             raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
+        if type(value) is int and value < 1:
+            raise ValueError(f"rewrite.options.{made.name}.{name}: expected at least 1, got {value!r}")
     return replace(made, **values) if values else made

@@ -32,24 +32,30 @@ class enable:
 
     def __init__(self) -> None:
         check_hook()
-        self._set = []
+        self._set: list[str] = []
+        self._switch_on()
+        _warn_about_query_planning()
+
+    def _switch_on(self) -> None:
         for key in CONFIG_KEYS:
             current = dask.config.get(key, None)
             if current is optimize:
                 continue
-            if current is not None and key in dask.config.config:
+            if key in dask.config.config:
                 warnings.warn(
                     f"dask_rewrite: {key} is already set to {current!r} and stays so; "
                     f"set {key} to dask_rewrite.optimize to replace it",
                     RewriteWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
-                continue
-            self._set.append(key)
-        dask.config.update_defaults(dict.fromkeys(self._set, optimize))
-        _warn_about_query_planning()
+            elif key not in self._set:
+                self._set.append(key)
+        wanted = [key for key in self._set if dask.config.get(key, None) is not optimize]
+        if wanted:
+            dask.config.update_defaults(dict.fromkeys(wanted, optimize))
 
     def __enter__(self) -> enable:
+        self._switch_on()
         return self
 
     def __exit__(
