@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import dask
@@ -324,6 +325,7 @@ class Loop:
         return da.Array(graph, array.name, array.chunks, meta=array._meta)
 
 
+@lru_cache(maxsize=8)  # dask takes seconds to build five thousand steps
 def leapfrog(steps: int, chunks: int = 2) -> da.Array:
     """``a, b = b, (a + b) * 0.5``: the recurrence that kills dask at 220 steps."""
     a = da.from_array(np.arange(4.0), chunks=chunks)
