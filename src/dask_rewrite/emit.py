@@ -17,6 +17,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.clusters import BlockMap, Cluster, compose
@@ -118,6 +119,8 @@ class Recipe:
                     continue
                 kind, value = sources[arg.key]
                 if kind == "literal":
+                    if not parts and plan.task.func in GETTERS and not isinstance(value, GraphNode):
+                        value = DataNode("source", value)  # dask's rewriting of getters expects a node
                     parts.append(repeat(value))
                     continue
                 column = columns[value] if kind == "input" else made[value]

@@ -121,7 +121,7 @@ class FuseChains:
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
-        for i in range(1, len(tasks)):
+        for i in reversed(range(1, len(tasks))):  # a consumer must not have lost its own list yet
             tasks[i] = streamed(tasks[i], tasks[i - 1])
         inner = [nesting(task, depths) for task in tasks]
         producer = any(task.data_producer for task in tasks)

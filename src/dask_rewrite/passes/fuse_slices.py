@@ -56,6 +56,8 @@ class FuseSlices:
             return Missed("annotations differ")
         if outer.lock and outer.lock is not inner.lock:
             return Missed("locks differ")
+        if isinstance(_data(inner.source, site), np.matrix):
+            return Missed("the source is a matrix, which keeps its dimensions when sliced")
         if not _composable(inner, outer):
             return Missed("indices of different kinds")
         try:
@@ -64,7 +66,10 @@ class FuseSlices:
             return Missed("the indices do not compose")
         func = getter if inner.func is getter_inline else inner.func
         asarray = outer.asarray or inner.asarray
-        args: tuple[Any, ...] = (inner.source, index)
+        source = inner.source
+        if not isinstance(source, (GraphNode, TaskRef)):
+            source = DataNode("source", source)  # dask's own rewriting of getters expects a node here
+        args: tuple[Any, ...] = (source, index)
         if func is not getitem and not (asarray and not inner.lock):
             args = (*args, asarray, inner.lock)
         deps = _depends(inner.source)
@@ -82,6 +87,12 @@ def _getter(node: GraphNode) -> _Getter | None:
     if len(args) == 4:
         return _Getter(node.func, *args)
     return None
+
+
+def _data(source: Any, site: Site) -> Any:
+    """What a getter reads from, where that stands in the graph as data."""
+    node = site.node(source.key) if type(source) is TaskRef else source
+    return node.value if type(node) is DataNode else node
 
 
 def _composable(inner: _Getter, outer: _Getter) -> bool:
