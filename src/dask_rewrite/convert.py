@@ -27,6 +27,19 @@ from dask._task_spec import (
 from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 
+from dask_rewrite.kinds import (
+    ALIAS,
+    ATOM,
+    CONTAINER,
+    FUTURE,
+    ITEMS,
+    KINDS,
+    LEGACY_KINDS,
+    NODE,
+    RAW,
+    REF,
+    TUPLE,
+)
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task, renamed
 
 
@@ -39,6 +52,10 @@ class Resolver(Protocol):
     def find(self, key: Any) -> TaskRef | None: ...
 
     def ref(self, key: Key) -> TaskRef: ...
+
+
+#: What dask wraps tasks in that must not share their key with another.
+_MARKER = ProhibitReuse._identity
 
 
 class TooDeep(Exception):
@@ -81,7 +98,7 @@ class Converter:
             elif (
                 len(args) == 2
                 and type(args[0]) is TaskRef
-                and _KINDS[type(args[1])] == _RAW
+                and KINDS[type(args[1])] == RAW
                 and not value.kwargs
             ):
                 return self._resolve_slice(value, args[0].key, new)
@@ -161,25 +178,23 @@ class Converter:
         changed = False
         known = self._refs.get
         for arg in values:
-            kind = _KINDS[type(arg)]
-            if kind == _RAW:
+            kind = KINDS[type(arg)]
+            if kind == RAW:
                 pass
-            elif kind == _REF:
+            elif kind == REF:
                 new: Any = known(arg.key) or ref(arg.key)
                 key = new.key
                 deps.append(key)
                 if key != arg.key:
                     changed = True
                     arg = new
-            elif kind == _ALIAS:  # evaluates to its target, whatever it is called
+            elif kind == ALIAS:  # evaluates to its target, whatever it is called
                 arg = ref(arg.target)
                 deps.append(arg.key)
                 changed = True
-            elif kind in (_NODE, _ITEMS):
+            elif kind in (NODE, ITEMS):
                 new = (
-                    self._resolve_container(arg, depth + 1)
-                    if kind == _ITEMS
-                    else self.resolve(arg, depth + 1)
+                    self._resolve_container(arg, depth + 1) if kind == ITEMS else self.resolve(arg, depth + 1)
                 )
                 if new is not arg:
                     changed = True
@@ -198,26 +213,26 @@ class Converter:
         return future.key  # type: ignore[no-any-return]
 
     def _legacy(self, key: Key | None, value: Any, depth: int) -> Any:
-        kind = _LEGACY_KINDS[type(value)]
-        if kind == _RAW:
+        kind = LEGACY_KINDS[type(value)]
+        if kind == RAW:
             return value
-        if kind == _NODE:
+        if kind == NODE:
             return self.resolve(value, depth)
-        if kind == _TUPLE and value and callable(value[0]):
+        if kind == TUPLE and value and callable(value[0]):
             if depth > DEPTH_LIMIT:
                 raise TooDeep
             args, deps = self._legacy_parts(value[1:], depth, True)
             return make_task(key, value[0], args, NO_KWARGS, deps)
-        if kind <= _ATOM:
+        if kind <= ATOM:
             try:
                 ref = self._find(value)
             except TypeError:  # not hashable
                 ref = None
             if ref is not None:
                 return ref if key is None else Alias(key, ref.key)
-            if kind == _ATOM:
+            if kind == ATOM:
                 return value
-        if kind <= _CONTAINER:
+        if kind <= CONTAINER:
             if is_namedtuple_instance(value):
                 return _wrap_namedtuple_task(key, value, partial(self._nested_value, depth=depth + 1))
             if depth > DEPTH_LIMIT:
@@ -227,7 +242,7 @@ class Converter:
             if deps or any(isinstance(part, GraphNode) for part in parts):
                 return make_task(key, _identity_cast, parts, {"typ": made}, deps)
             return made(parts)
-        if kind == _REF:
+        if kind == REF:
             ref = self._ref(value.key)
             return ref if key is None else Alias(key, ref.key)
         self._outside(value)
@@ -239,8 +254,8 @@ class Converter:
         nested: list[Deps] = []
         find = self._find
         for value in values:
-            kind = _LEGACY_KINDS[type(value)]
-            if kind == _TUPLE and value and not callable(value[0]):
+            kind = LEGACY_KINDS[type(value)]
+            if kind == TUPLE and value and not callable(value[0]):
                 try:
                     part: Any = find(value)
                 except TypeError:  # not hashable
@@ -251,15 +266,15 @@ class Converter:
                     continue
             if task and isinstance(value, dict):
                 part = self._resolve_container(Dict(value), depth)
-            elif kind == _RAW:
+            elif kind == RAW:
                 part = value
             else:
                 part = self._legacy(None, value, depth + 1)
             parts.append(part)
-            kind = _KINDS[type(part)]
-            if kind in (_REF, _FUTURE):
+            kind = KINDS[type(part)]
+            if kind in (REF, FUTURE):
                 deps.append(part.key)
-            elif kind != _RAW:
+            elif kind != RAW:
                 nested.append(part._dependencies)
         if nested:
             return tuple(parts), frozenset(deps).union(*nested)
@@ -272,52 +287,6 @@ class Converter:
     def _nested_value(self, value: Any, depth: int) -> Any:
         new = self._legacy(None, value, depth)
         return Alias(new.key) if isinstance(new, TaskRef) else new
-
-
-#: What a type of value means for conversion; the order is used in comparisons.
-_TUPLE, _ATOM, _CONTAINER, _NODE, _ITEMS, _REF, _ALIAS, _FUTURE, _RAW = range(9)
-
-
-#: What dask wraps tasks in that must not share their key with another.
-_MARKER = ProhibitReuse._identity
-
-
-class _Kinds(dict[type, int]):
-    """Kinds by type, found out when a type is first met."""
-
-    def __missing__(self, kind: type) -> int:
-        self[kind] = found = self.classify(kind)
-        return found
-
-    @staticmethod
-    def classify(kind: type) -> int:
-        """For arguments of task nodes: a value is a reference, a node, or just a value."""
-        if issubclass(kind, GraphNode):
-            return _ALIAS if kind is Alias else _ITEMS if issubclass(kind, NestedContainer) else _NODE
-        if issubclass(kind, TaskRef):
-            return _REF if kind is TaskRef else _FUTURE
-        return _RAW
-
-
-class _LegacyKinds(_Kinds):
-    @staticmethod
-    def classify(kind: type) -> int:
-        """For values of legacy tasks, which may be keys and may hold keys."""
-        if issubclass(kind, GraphNode):
-            return _NODE
-        if issubclass(kind, TaskRef):
-            return _REF if kind is TaskRef else _FUTURE
-        if getattr(kind, "__dask_future__", False) is True:  # schedulers other than distributed's
-            return _FUTURE
-        if issubclass(kind, tuple):
-            return _TUPLE
-        if issubclass(kind, (int, float, str)):
-            return _ATOM
-        return _CONTAINER if issubclass(kind, (list, set, frozenset)) else _RAW
-
-
-_KINDS = _Kinds()
-_LEGACY_KINDS = _LegacyKinds()
 
 
 def too_deep(node: GraphNode, limit: int = DEPTH_LIMIT) -> bool:

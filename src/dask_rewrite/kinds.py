@@ -1,0 +1,46 @@
+"""What a value is to conversion, looked up by its type: a reference, a node, a container, or just a value."""
+
+from __future__ import annotations
+
+from dask._task_spec import Alias, GraphNode, NestedContainer, TaskRef
+
+#: What a type of value means for conversion; the order is used in comparisons.
+TUPLE, ATOM, CONTAINER, NODE, ITEMS, REF, ALIAS, FUTURE, RAW = range(9)
+
+
+class Kinds(dict[type, int]):
+    """Kinds by type, found out when a type is first met."""
+
+    def __missing__(self, kind: type) -> int:
+        self[kind] = found = self.classify(kind)
+        return found
+
+    @staticmethod
+    def classify(kind: type) -> int:
+        """For arguments of task nodes: a value is a reference, a node, or just a value."""
+        if issubclass(kind, GraphNode):
+            return ALIAS if kind is Alias else ITEMS if issubclass(kind, NestedContainer) else NODE
+        if issubclass(kind, TaskRef):
+            return REF if kind is TaskRef else FUTURE
+        return RAW
+
+
+class LegacyKinds(Kinds):
+    @staticmethod
+    def classify(kind: type) -> int:
+        """For values of legacy tasks, which may be keys and may hold keys."""
+        if issubclass(kind, GraphNode):
+            return NODE
+        if issubclass(kind, TaskRef):
+            return REF if kind is TaskRef else FUTURE
+        if getattr(kind, "__dask_future__", False) is True:  # schedulers other than distributed's
+            return FUTURE
+        if issubclass(kind, tuple):
+            return TUPLE
+        if issubclass(kind, (int, float, str)):
+            return ATOM
+        return CONTAINER if issubclass(kind, (list, set, frozenset)) else RAW
+
+
+KINDS = Kinds()
+LEGACY_KINDS = LegacyKinds()
