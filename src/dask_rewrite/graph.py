@@ -59,6 +59,8 @@ class Graph:
         Futures that stand in the graph as values: kept alive with it, under their keys.
     external : set of Key
         Keys that tasks refer to and that live elsewhere: those of futures.
+    reachable : bool
+        Every task is known to be needed by an output.
 
     Examples
     --------
@@ -77,13 +79,14 @@ class Graph:
     fuse_text_keys: bool = True
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
+    reachable: bool = False
 
     def users(self) -> Counter[Key]:
         """How many tasks use each key; keys that nobody uses are absent."""
         return Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
 
     def with_nodes(self, nodes: Nodes) -> Graph:
-        """The same graph over other nodes."""
+        """The same graph over other nodes, for passes that leave nothing unused behind."""
         annotations = self.annotations
         if annotations:
             annotations = {key: value for key, value in annotations.items() if key in nodes}

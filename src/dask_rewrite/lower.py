@@ -138,6 +138,7 @@ class Lowering:
             frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
             held=self.held,
             external={*refs.external, *self.held},
+            reachable=True,
         )
 
     def _drain(self) -> None:

@@ -53,6 +53,10 @@ class Trace:
     nbytes: bool = False
 
 
+#: Young objects above which a collection would cost a good part of what the rewriting did.
+MANY_OBJECTS = 100_000
+
+
 @contextmanager
 def _collector_paused() -> Iterator[None]:
     """Collecting garbage while a graph is built costs as much as building it."""
@@ -62,6 +66,11 @@ def _collector_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            # What was made here is alive: after much of it, let the next collection not look at it. Small
+            # graphs leave that alone, since all that is young would go unseen until a full collection.
+            if gc.get_count()[0] > MANY_OBJECTS and gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -22,6 +22,8 @@ class Sweep:
     name: ClassVar[str] = "sweep"
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        if graph.reachable:
+            return graph
         nodes = graph.nodes
         # Without cycles, a graph in which only outputs have no users is reachable as a whole.
         if not nodes.keys() - graph.users().keys() - set(graph.outputs):
