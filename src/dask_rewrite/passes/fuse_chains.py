@@ -88,6 +88,8 @@ class FuseChains:
         links: dict[Key, list[Key]] = {}
         for key, node in candidates:
             deps = node._dependencies
+            if len(deps) == 1 and users[next(iter(deps))] != 1:
+                continue
             producers = []
             for dep in deps:
                 below = nodes.get(dep)
