@@ -219,17 +219,19 @@ class References:
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:
             new: Any = self.names.get(key, key)
-        elif key in self.output_keys or not key or (self._shuffling and keeps_name(value)):
+        elif key in self.output_keys or not key:
             new = key
         else:
             name = self.names.get(key[0])
-            new = (self._marked(key[0]) if name is None else name, *key[1:])
+            new = (self._marked(key[0], value) if name is None else name, *key[1:])
         ref = self.refs[key] = TaskRef(new)
         self.queue.append((key, new))
         return ref
 
-    def _marked(self, name: Any) -> Any:
-        new = self.names[name] = mark(name, self.token) if type(name) is str else name
+    def _marked(self, name: Any, value: Any = None) -> Any:
+        """The new name of blocks, decided when the first of them is met."""
+        plain = type(name) is not str or (self._shuffling and keeps_name(value))
+        new = self.names[name] = name if plain else mark(name, self.token)
         return new
 
     def _block_ref(self, key: Key) -> TaskRef:
