@@ -80,6 +80,8 @@ def _layers(
     graph: Graph, owner: Mapping[Key, str], place: Mapping[Key, Any] | None, collections: Any
 ) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """Layers and their dependencies, from the place of each task."""
+    if place is None and not collections:  # straight to a scheduler: one layer is enough
+        return {"rewrite-tasks-0": MaterializedLayer(graph.nodes)}, {"rewrite-tasks-0": set()}
     grouped: dict[Any, dict[Key, Any]] = {name: {} for name in collections or {}}
     for key, node in graph.nodes.items():
         grouped.setdefault(place[key] if place else None, {})[key] = node
