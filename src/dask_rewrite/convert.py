@@ -55,7 +55,7 @@ class Resolver(Protocol):
 
 
 #: What dask wraps tasks in that must not share their key with another.
-_MARKER = ProhibitReuse._identity
+MARKER = ProhibitReuse._identity
 
 
 class TooDeep(Exception):
@@ -93,7 +93,7 @@ class Converter:
         """
         while type(value) is Task:
             args = value.args
-            if value.func is _MARKER:
+            if value.func is MARKER:
                 value = args[0]  # dask's marker against shared keys: the key is new anyway
             elif (
                 len(args) == 2

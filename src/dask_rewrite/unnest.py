@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, TypeAlias
 
-from dask._expr import ProhibitReuse
 from dask._task_spec import (
     Alias,
     DataNode,
@@ -27,7 +26,7 @@ from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 from toolz import identity, pipe
 
-from dask_rewrite.convert import Converter, Resolver
+from dask_rewrite.convert import MARKER, Converter, Resolver
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import NO_KWARGS, call_with_dict
 from dask_rewrite.program import Step, operation, straight_line
@@ -50,13 +49,6 @@ class _Pending:
 
     def __init__(self, node: Any) -> None:
         self.node = node
-
-
-def is_identity_wrapper(node: Task) -> bool:
-    """Whether this is dask's marker around a task that must not share its key with another."""
-    return (
-        node.func is ProhibitReuse._identity and len(node.args) == 1 and isinstance(node.args[0], GraphNode)
-    )
 
 
 def unnest(value: Any, key: Key, resolver: Resolver) -> Task:
@@ -178,7 +170,7 @@ class _Unnesting:
             for name, value in zip(inkeys, values, strict=True):
                 inner[name] = yield self.named(value, scope)
             return (yield self.lookup(outkey, inner))
-        if is_identity_wrapper(node):
+        if node.func is MARKER:
             return (yield self.flat(args[0], scope))
         if _is_framed(node):
             held = yield self.environment(args[0], scope)
