@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.effects import Effects
+from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
 from dask_rewrite.remarks import Remarks
 
@@ -43,10 +45,21 @@ class Site:
         self.graph = graph
         self._outputs = frozenset(graph.outputs)
         self.changed = False
+        self.facts = Facts(self.node)
+        self.effects = Effects()
+        self._read_only: dict[Key, bool] = {}
 
     @cached_property
     def _users(self) -> dict[Key, int]:
         return self.graph.users()
+
+    @cached_property
+    def _consumers(self) -> dict[Key, list[Key]]:
+        consumers: dict[Key, list[Key]] = {}
+        for key, node in self.graph.nodes.items():
+            for dep in node._dependencies:
+                consumers.setdefault(dep, []).append(key)
+        return consumers
 
     def node(self, key: Key) -> GraphNode | None:
         """The node under a key, or None for what lies outside the graph."""
@@ -55,6 +68,48 @@ class Site:
     def used_once(self, key: Key) -> bool:
         """Exactly one task uses it and nobody asked for it."""
         return self._users.get(key) == 1 and key not in self._outputs
+
+    def consumers(self, key: Key) -> list[Key]:
+        """The tasks that use a key."""
+        nodes = self.graph.nodes
+        found = self._consumers.get(key, ())
+        return [user for user in found if user in nodes and key in nodes[user]._dependencies]
+
+    def read_only(self, key: Key) -> bool:
+        """Everyone who gets this block, or a view of it, is known not to write into it.
+
+        Outputs count as writers, since they belong to the user. What lies below a block that is read
+        only may stand in for it, and then its users are read only too: answers stay true.
+        """
+        known = self._read_only
+        path = [key]
+        opened: set[Key] = set()
+        while path:
+            here = path[-1]
+            if here in known:
+                path.pop()
+                continue
+            if here in self._outputs:
+                known[here] = False
+                continue
+            views = []
+            answer = True
+            for user in self.consumers(here):
+                effect = self.effects.of(self.graph.nodes[user])
+                if effect == "unknown":
+                    answer = False
+                    break
+                if effect == "view":
+                    views.append(user)
+            if answer:
+                open_views = [user for user in views if user not in known]
+                if open_views and here not in opened:
+                    opened.add(here)
+                    path.extend(open_views)
+                    continue
+                answer = all(known.get(user, False) for user in views)
+            known[here] = answer
+        return known[key]
 
     def same_annotations(self, one: Key, other: Key) -> bool:
         """Both tasks carry the same annotations, or none."""
@@ -68,9 +123,11 @@ class Site:
             self.graph = self.graph.with_nodes(dict(self.graph.nodes))
             self.changed = True
         old = self.graph.nodes[key]
-        for node in nodes.values():
+        for key_, node in nodes.items():
             for dep in node.dependencies:
                 users[dep] = users.get(dep, 0) + 1
+                if "_consumers" in self.__dict__:
+                    self._consumers.setdefault(dep, []).append(key_)
         self.graph.nodes.update(nodes)
         unused = list(old.dependencies)
         while unused:
