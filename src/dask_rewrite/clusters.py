@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from dask_rewrite.annotations import merged
 from dask_rewrite.layers import Coords, Plan
 from dask_rewrite.names import layer_name
-from dask_rewrite.remarks import Remarks
 
 #: Map from the blocks of the cluster's root to the blocks of a member: positions, or -1 for block zero.
 BlockMap: TypeAlias = tuple[int, ...]
@@ -74,7 +73,8 @@ def find_clusters(
     max_loads: int,
     annotated: bool,
     fuse: bool = True,
-    remarks: Remarks | None = None,
+    skip: Collection[str] = (),
+    refused: set[str] | None = None,
 ) -> dict[str, Cluster]:
     """Group the Blockwise layers of ``order`` (consumers first); returns cluster by root name.
 
@@ -97,14 +97,16 @@ def find_clusters(
         Whether annotations count; layers with different ones are kept apart.
     fuse : bool
         If false, every layer is a cluster of its own.
-    remarks : Remarks, optional
-        Is told which layers stayed apart because of a bound.
+    skip : collection of str
+        Layers that are not needed.
+    refused : set of str, optional
+        Is filled with the layers that stayed apart because of a bound.
     """
     clusters: dict[str, Cluster] = {}
     uses: dict[str, _Uses] = {}
     for name in order:
         plan = plans.get(name)
-        if plan is None:
+        if plan is None or name in skip:
             continue
         annotations = plan.annotations if annotated else None
         use = uses.get(name)
@@ -120,8 +122,8 @@ def find_clusters(
                 if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
                     cluster = use.cluster
                     cluster.annotations = together or None
-                elif remarks is not None:
-                    remarks.missed("fuse-blockwise", name, _REFUSAL)
+                elif refused is not None:
+                    refused.add(name)
         if cluster is None:
             cluster = clusters[name] = Cluster(plan, annotations)
             block_map: BlockMap = tuple(range(len(plan.numblocks)))
@@ -132,7 +134,8 @@ def find_clusters(
     return clusters
 
 
-_REFUSAL = "the task would wait for more blocks than max-inputs, or load more than max-loads"
+#: Why a layer did not join.
+REFUSAL = "the task would wait for more blocks than max-inputs, or load more than max-loads"
 
 
 def compose(outer: BlockMap, inner: Sequence[int]) -> BlockMap:

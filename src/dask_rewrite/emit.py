@@ -13,10 +13,11 @@ Three forms, all of dask's, toolz' and the standard library's functions:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.typing import Key
 
@@ -93,6 +94,8 @@ class Recipe:
 
     def tasks(self, keys: Sequence[Key], columns: Sequence[Column]) -> Iterable[Task]:
         """The tasks for all blocks, from a column per input."""
+        if self.root.fold is not None:
+            return self._folded(self.root.fold, keys, columns)
         plan = evaluation_plan(self)
         if len(self.plans) <= NESTED_LAYERS and self.simple and not plan.named:
             return self._nested(keys, columns)
@@ -103,6 +106,18 @@ class Recipe:
         rows = zip(*[column.values for column in columns]) if columns else repeat(())
         return [
             call_with_dict(key, functions, dict(zip(values, row)), dep, producer)
+            for key, row, dep in zip(keys, rows, deps)
+        ]
+
+    def _folded(
+        self, fold: Callable[..., Any], keys: Sequence[Key], columns: Sequence[Column]
+    ) -> Iterable[Task]:
+        """``reduce(operation, [term, term, ...])``, as the passes on tasks expect it."""
+        terms = [columns[value] for _, value in self.sources[self.root.name].values()]
+        rows = zip(*[column.values for column in terms])
+        deps = _union([column.deps for column in columns])
+        return [
+            make_task(key, reduce, (fold, List(*row)), NO_KWARGS, dep, self.producer)
             for key, row, dep in zip(keys, rows, deps)
         ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -53,12 +54,15 @@ class Plan:
     inputs : list of str
         Layer names of the ``block`` and ``blocks`` arguments, in order, with repetition.
     fusable : bool
-        False for templates that must stay tasks of their own (coroutines).
+        False for templates that must stay tasks of their own (coroutines, folds).
+    fold : callable or None
+        The operation, where this is a fold over all arguments (see :mod:`dask_rewrite.chains`).
     """
 
     __slots__ = (
         "annotations",
         "args",
+        "fold",
         "fusable",
         "inputs",
         "name",
@@ -99,6 +103,15 @@ class Plan:
             and not any(isinstance(v, GraphNode) and v.dependencies for v in layer.task.kwargs.values())
         )
         self.fusable: bool = type(layer.task) is Task and not is_coroutine(layer.task.func)
+        self.fold: Callable[..., Any] | None = None
+
+    def with_fold(self, task: Task, args: dict[str, Arg]) -> Plan:
+        """The same blocks as a fold over many terms, which stays a task of its own."""
+        plan = copy(self)
+        plan.task, plan.args, plan.fold = task, args, task.args[0]
+        plan.inputs = [arg.value for arg in args.values()]
+        plan.simple = plan.fusable = False
+        return plan
 
     @property
     def is_load(self) -> bool:

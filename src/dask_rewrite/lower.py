@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -21,7 +22,8 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.annotations import Annotations, evaluate
-from dask_rewrite.clusters import Cluster, find_clusters
+from dask_rewrite.chains import fold_chains
+from dask_rewrite.clusters import REFUSAL, Cluster, find_clusters
 from dask_rewrite.columns import Columns
 from dask_rewrite.convert import TooDeep
 from dask_rewrite.emit import Recipe
@@ -51,6 +53,8 @@ class Lowering:
         Collects what was done.
     fuse : bool
         Whether Blockwise layers are fused.
+    fold : bool
+        Whether long chains of one operation become folds; see :mod:`dask_rewrite.chains`.
     max_inputs, max_loads : int
         Bounds for fusion; see :func:`dask_rewrite.clusters.find_clusters`.
     annotated : bool
@@ -70,6 +74,7 @@ class Lowering:
         remarks: Remarks,
         *,
         fuse: bool = True,
+        fold: bool = True,
         max_inputs: int = 16,
         max_loads: int = 8,
         annotated: bool = True,
@@ -80,7 +85,7 @@ class Lowering:
         self.references = References(hlg, outputs, annotated)
         self.columns = Columns(self.references)
         self.remarks = remarks
-        self.fuse = fuse
+        self.fuse, self.fold = fuse, fold
         self.max_inputs, self.max_loads = max_inputs, max_loads
         self.max_tasks = max_tasks
         self.deadline = perf_counter() + max_seconds
@@ -106,17 +111,7 @@ class Lowering:
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
         refs.name_layers(order, users, self.salt)
-        clusters = find_clusters(
-            order,
-            refs.plans,
-            users,
-            refs.output_names,
-            max_inputs=self.max_inputs,
-            max_loads=self.max_loads,
-            annotated=refs.annotated,
-            fuse=self.fuse,
-            remarks=self.remarks,
-        )
+        clusters = self._clusters(order, users)
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
             self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)
@@ -140,6 +135,32 @@ class Lowering:
             external={*refs.external, *self.held},
             reachable=True,
         )
+
+    def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:
+        refs = self.references
+        refused: set[str] = set()
+        find = partial(
+            find_clusters,
+            order,
+            refs.plans,
+            users,
+            refs.output_names,
+            max_inputs=self.max_inputs,
+            max_loads=self.max_loads,
+            annotated=refs.annotated,
+            fuse=self.fuse,
+        )
+        clusters = find(refused=refused)
+        if self.fold and refused:
+            names = [name for name in order if name in refused]
+            dropped = fold_chains(names, refs.plans, users, refs.output_names, self.remarks)
+            if dropped:
+                refused.clear()
+                clusters = find(refused=refused, skip=dropped)
+        for name in order:
+            if name in refused:
+                self.remarks.missed("fuse-blockwise", name, REFUSAL)
+        return clusters
 
     def _drain(self) -> None:
         """Convert what was asked for, in the order of asking: consumers before their producers."""

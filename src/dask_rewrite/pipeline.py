@@ -171,6 +171,7 @@ def _lowered(
         outputs,
         remarks,
         fuse=fuse,
+        fold=any(each.name == "tree-sum" for each in selection.passes),
         max_inputs=bounds.max_inputs,
         max_loads=bounds.max_loads,
         annotated=options.annotations == "keep",
