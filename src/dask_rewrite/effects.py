@@ -14,6 +14,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task
 from toolz import pipe
 
 from dask_rewrite.knowledge import Known, known
+from dask_rewrite.writes import written_block
 
 Effect = Literal["fresh", "view", "unknown"]
 
@@ -65,7 +66,8 @@ class Effects:
             return self._all("view", True, task.kwargs.values())
         info: Known | None = known(func)
         if info is None:
-            return "unknown", False
+            # into an array of its own, as ``written`` says
+            return ("unknown", False) if written_block(task) is None else ("fresh", True)
         fresh: bool | Callable[[Task], bool] = info.fresh
         if not isinstance(fresh, bool):
             fresh = fresh(task)

@@ -7,6 +7,7 @@ state dtypes and chunks wrongly. Unknown stays unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MethodType
 from typing import Any
 
@@ -20,6 +21,7 @@ from toolz import pipe
 from dask_rewrite.knowledge import known
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.opened import template_of
+from dask_rewrite.writes import written_block
 
 
 class _Unknown:
@@ -146,6 +148,9 @@ class Facts:
             return self._template(task, env)
         if func is pipe:
             return self._program(task, env)
+        if (block := written_block(task)) is not None:
+            fact = self._evaluate(block, env)
+            return replace(fact, fill=None) if type(fact) is Fact else UNKNOWN
         transfer = known(func)
         if transfer is None or transfer.fact is None:
             return UNKNOWN

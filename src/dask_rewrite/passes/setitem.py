@@ -1,0 +1,227 @@
+"""Assignments to one block, one after the other."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array import chunk
+from dask.array.slicing import setitem
+from dask.typing import Key
+
+from dask_rewrite.facts import Fact
+from dask_rewrite.graph import Graph
+from dask_rewrite.nodes import NO_DEPS, call_with_dict, count_references
+from dask_rewrite.program import Step, operation, straight_line
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.rules import Site
+from dask_rewrite.writes import written
+
+#: Values of at most so many bytes are put into the task though others have them too.
+TINY = 64
+#: Values of at most so many bytes are put into the task if nobody else has them.
+SMALL = 4096
+#: Bytes of other blocks that a task may wait for, where its own block is smaller.
+ROOM = 2**20
+
+_ARRAYS = (np.ndarray, np.ma.MaskedArray)
+_SLICES = (operator.getitem, chunk.getitem)
+
+
+@dataclass(frozen=True, slots=True)
+class Setitem:
+    """``setitem(setitem(x, v, i), w, j)`` → one task that copies ``x`` once and writes twice.
+
+    Dask makes a task of every assignment to a block, and each copies the whole block. Legal where nobody
+    else has the version in between: then it is private to the task, and can be written into in place.
+    The first write is dask's own, which copies. Later ones are dask's own too, and copy again, where the
+    value is not known to be an array with elements, or the index could have to be cleaned.
+
+    Parameters
+    ----------
+    max_inputs : int
+        Blocks that one task may wait for.
+    max_unknown : int
+        The same for blocks of unknown size.
+    """
+
+    name: ClassVar[str] = "setitem"
+    max_inputs: int = 16
+    max_unknown: int = 4
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        found = {
+            key: task for key, task in graph.nodes.items() if type(task) is Task and task.func is setitem
+        }
+        below = {
+            key: task.args[0].key
+            for key, task in found.items()
+            if len(task.args) == 3 and type(task.args[0]) is TaskRef and task.args[0].key in found
+        }
+        if not below:
+            return graph
+        site = Site(graph)
+        links = {key: under for key, under in below.items() if self._may_join(key, under, site, remarks)}
+        absorbed = set(links.values())
+        for top in [key for key in links if key not in absorbed]:
+            chain = [top]
+            while chain[-1] in links:
+                chain.append(links[chain[-1]])
+            for batch in self._batches([found[key] for key in reversed(chain)], site):
+                if len(batch) < 2 or not remarks.allow(self.name, batch[-1].task.key):
+                    continue
+                task = joined(batch, site)
+                site.replace(task.key, {task.key: task})
+                remarks.applied(self.name, task.key, f"assignments: {len(batch)}", len(batch) - 1)
+                if remarks.check is not None:
+                    remarks.check(site.graph)
+        return site.graph
+
+    def _may_join(self, key: Key, under: Key, site: Site, remarks: Remarks) -> bool:
+        task = site.graph.nodes[key]
+        if not site.used_once(under) or count_references(task, under) != 1:
+            remarks.missed(self.name, key, "others use the block as it was before the assignment")
+            return False
+        if not site.same_annotations(key, under):
+            remarks.missed(self.name, key, "annotations differ")
+            return False
+        return True
+
+    def _batches(self, tasks: Sequence[Task], site: Site) -> list[list[_Write]]:
+        """Cut a chain, first assignment first, so that no task waits for too much."""
+        batches: list[list[_Write]] = []
+        inputs: set[Key] = set()
+        room = unknown = 0
+        for task in tasks:
+            write = _read(task, site)
+            new = write.inputs - inputs
+            sizes = [fact.nbytes if (fact := site.facts.of(key)) else None for key in new]
+            strange, nbytes = sizes.count(None), sum(filter(None, sizes))
+            wide = new and (len(inputs) + len(new) >= self.max_inputs or nbytes > room)
+            if not batches or wide or unknown + strange > max(self.max_unknown, strange):
+                batches.append([])
+                inputs, unknown = set(), 0
+                base = _fact(task.args[0], site)
+                # values that lie in different parts of the block are no larger than the block
+                room = max(base.nbytes if base else 0, ROOM)
+                new = write.inputs
+            batches[-1].append(write)
+            inputs |= new
+            unknown += strange
+            room -= nbytes
+        return batches
+
+
+class _Write(NamedTuple):
+    """One assignment: what is written, as far as it is known, and the blocks that it waits for."""
+
+    task: Task
+    value: Any  #: a literal, or the node that stands in the task
+    filled: bool  #: known to be an array with elements
+    masked: bool  #: known to be a masked array
+    inputs: frozenset[Key]
+
+
+def _read(task: Task, site: Site) -> _Write:
+    value, indices = task.args[1:]
+    inputs = operation(list, (indices,))._dependencies
+    literal = _literal(value, site)
+    if literal is not None:
+        return _Write(task, literal, literal.size > 0, isinstance(literal, np.ma.MaskedArray), inputs)
+    inputs |= operation(list, (value,))._dependencies
+    fact = _fact(value, site)
+    return _Write(task, value, fact is not None and math.prod(fact.shape) > 0, False, inputs)
+
+
+def _fact(node: Any, site: Site) -> Fact | None:
+    return site.facts.of(node.key) if type(node) is TaskRef else None
+
+
+def _literal(node: Any, site: Site) -> Any:
+    """The array that a value is known to be, if it is small enough to stand in every task; else None."""
+    if type(node) is TaskRef:
+        shared = not site.used_once(node.key)
+        node = site.node(node.key)
+        if type(node) is Task and node.func in _SLICES and len(node.args) == 2 and not node.kwargs:
+            return None if shared else _sliced(*node.args, site)
+    else:
+        shared = False
+    value: Any = node.value if type(node) is DataNode else None
+    if type(value) not in _ARRAYS or value.nbytes > (TINY if shared else SMALL):
+        return None
+    return value
+
+
+def _sliced(source: Any, index: Any, site: Site) -> Any:
+    """A small part of data that stands in the graph."""
+    node = site.node(source.key) if type(source) is TaskRef else source
+    value = node.value if type(node) is DataNode else None
+    if type(value) is not np.ndarray or value.dtype.hasobject or type(index) is not tuple:
+        return None
+    if not all(type(part) in (int, slice) for part in index) or len(index) != value.ndim:
+        return None
+    try:
+        part = value[index]
+    except IndexError:  # happens when the graph runs
+        return None
+    return part.copy() if type(part) is np.ndarray and part.nbytes <= SMALL else None
+
+
+def _in_place(indices: Any, shape: tuple[int, ...] | None) -> bool:
+    """Whether dask's ``setitem`` would use the indices as they are: it drops integers that are too large."""
+    if type(indices) is not list:
+        return False
+    for axis, index in enumerate(indices):
+        if type(index) is np.ndarray:
+            if index.dtype != bool and (shape is None or axis >= len(shape) or (index >= shape[axis]).any()):
+                return False
+        elif type(index) not in (int, slice) and not isinstance(index, np.integer):
+            return False
+    return True
+
+
+def joined(writes: Sequence[_Write], site: Site) -> Task:
+    """One task for assignments that follow each other, under the key of the last."""
+    block = writes[0].task.args[0]
+    fact = _fact(block, site)
+    shape = fact.shape if fact is not None else None
+    steps: list[Step] = []
+    run: list[tuple[Any, Any]] = []
+    private = masked = False
+
+    def step(expression: Task) -> TaskRef:
+        name = (setitem, len(steps))  # a function in it: equal to no key
+        steps.append((name, expression))
+        return TaskRef(name)  # type: ignore[arg-type]
+
+    for write in writes:
+        indices = write.task.args[2]
+        if private and write.filled and (masked or not write.masked) and _in_place(indices, shape):
+            run.append((tuple(indices), write.value))
+            continue
+        if run:
+            block = step(written(block, *zip(*run)))
+            run = []
+        block = step(operation(setitem, (block, write.value, indices)))
+        private = private or write.filled
+        masked = masked or (write.filled and write.masked)
+    if run:
+        step(written(block, *zip(*run)))
+    inputs = dict.fromkeys(
+        dep for _, expression in steps for dep in sorted(expression._dependencies, key=str)
+    )
+    names = {key: f"x{i}" for i, key in enumerate(key for key in inputs if not _is_step(key))}
+    values = {name: TaskRef(key) for key, name in names.items()}
+    producer = any(write.task.data_producer for write in writes)
+    return call_with_dict(
+        writes[-1].task.key, straight_line(steps, names), values, frozenset(names), producer
+    )
+
+
+def _is_step(key: Any) -> bool:
+    return type(key) is tuple and len(key) == 2 and key[0] is setitem
