@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from dask_rewrite import __version__
@@ -11,7 +11,10 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph import Graph
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
+from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.sweep import Sweep
+from dask_rewrite.passes.tree_sum import TreeSum
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Rules
 
@@ -38,12 +41,19 @@ def _fuse_slices() -> Pass:
     return Rules(FuseSlices.name, (FuseSlices(),))
 
 
+def _tree_sum() -> Pass:
+    return Rules(TreeSum.name, (TreeSum(),))
+
+
 #: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lower`).
 LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
 
 #: Passes on tasks, in order.
 TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "fuse-slices": _fuse_slices,  # before anything hides the getters
+    "setitem": Setitem,  # after the values that it puts into tasks were cut to size
+    "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
+    "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "sweep": Sweep,  # last: drops what the others left behind
 }
@@ -101,9 +111,16 @@ def select(options: Options) -> Selection:
 
 def _configured(make: Callable[..., Any], options: Options) -> Any:
     made = make()
+    if isinstance(made, Rules):  # the options are those of its rules
+        return replace(made, rules=tuple([_with_options(rule, options) for rule in made.rules]))
+    return _with_options(made, options)
+
+
+def _with_options(made: Any, options: Options) -> Any:
     given = options.options.get(made.name, {})
     values = {name.replace("-", "_"): value for name, value in given.items()}
-    known = [f for f in getattr(made, "__dataclass_fields__", {}) if f not in ("name", "rules")]
+    names = [field.name for field in fields(made)] if is_dataclass(made) else []
+    known = [name for name in names if name != "reassociate"]
     for name, value in values.items():
         if name not in known:
             choices = ", ".join(known) or "none"
@@ -113,4 +130,6 @@ def _configured(make: Callable[..., Any], options: Options) -> Any:
             raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
         if type(value) is int and value < 1:
             raise ValueError(f"rewrite.options.{made.name}.{name}: expected at least 1, got {value!r}")
+    if "reassociate" in names:  # passes that regroup floating-point sums ask to be told
+        values["reassociate"] = options.reassociate
     return replace(made, **values) if values else made
