@@ -153,7 +153,8 @@ def _pass_options(name: str, options: Any) -> dict[str, Any]:
     made = _implementation(name)
     names = [field.name for field in fields(made)] if made is not None else []
     values = {field.replace("_", "-"): getattr(made, field) for field in names if field != "rules"}
-    values.pop("name", None)
+    for field in ("name", "reassociate"):  # the latter has an option of its own, for all passes
+        values.pop(field, None)
     return {**values, **options.options.get(name, {})}
 
 

@@ -123,6 +123,9 @@ class Site:
             self.graph = self.graph.with_nodes(dict(self.graph.nodes))
             self.changed = True
         old = self.graph.nodes[key]
+        if (annotated := self.graph.annotations.get(key)) is not None:
+            for new in nodes.keys() - self.graph.nodes.keys():  # they do a part of its work
+                self.graph.annotations[new] = annotated
         for key_, node in nodes.items():
             for dep in node.dependencies:
                 users[dep] = users.get(dep, 0) + 1
@@ -142,7 +145,8 @@ class Rule(Protocol):
     """A local rewrite of one task; its fields are its options.
 
     It is offered tasks that call one of ``anchors``. A rule may also have ``fed_by``: then only those
-    that use the result of a task that calls one of these.
+    that use the result of a task that calls one of these. A rule with ``inputs_above`` is offered all
+    tasks with more inputs than that instead, whatever they call.
     """
 
     name: ClassVar[str]
@@ -168,6 +172,7 @@ class Rules:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         by_function: dict[Any, list[Rule]] = {}
+        wide = [rule for rule in self.rules if hasattr(rule, "inputs_above")]
         for rule in self.rules:
             for anchor in rule.anchors:
                 by_function.setdefault(id(anchor), []).append(rule)
@@ -180,7 +185,7 @@ class Rules:
             task = site.graph.nodes.get(key)
             if type(task) is not Task:
                 continue
-            for rule in by_function.get(id(task.func), ()):
+            for rule in (*by_function.get(id(task.func), ()), *wide):
                 found = rule.rewrite(task, site)
                 if found is None:
                     continue
@@ -199,6 +204,9 @@ class Rules:
         found: dict[Key, None] = {}
         nodes = graph.nodes
         for rule in self.rules:
+            if (above := getattr(rule, "inputs_above", None)) is not None:
+                found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
+                continue
             anchors = frozenset(map(id, rule.anchors))
             mine = [k for k, t in nodes.items() if type(t) is Task and id(t.func) in anchors]
             fed_by = getattr(rule, "fed_by", ())
