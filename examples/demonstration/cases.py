@@ -172,6 +172,15 @@ def adds(folder: Path) -> Any:
     return total
 
 
+@case(expected=lambda folder: np.diag(np.arange(600.0)))
+def diagonal(folder: Path) -> Any:
+    """m[i, i] = i, 600 times"""
+    m = da.zeros((600, 600), chunks=150)
+    for i in range(600):
+        m[i, i] = i
+    return m
+
+
 @case(expected=lambda folder: np.float64(2 * 900))
 def many_blocks(folder: Path) -> Any:
     """(x + 1).sum() over 30 x 30 blocks"""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
 from dask.array.slicing import setitem
 from dask.typing import Key
 
 from dask_rewrite.facts import Fact
 from dask_rewrite.graph import Graph
-from dask_rewrite.nodes import NO_DEPS, call_with_dict, count_references
+from dask_rewrite.nodes import call_with_dict, count_references
 from dask_rewrite.program import Step, operation, straight_line
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
@@ -72,10 +72,11 @@ class Setitem:
             chain = [top]
             while chain[-1] in links:
                 chain.append(links[chain[-1]])
-            for batch in self._batches([found[key] for key in reversed(chain)], site):
+            block = _fact(found[chain[-1]].args[0], site)  # assignments leave shape and dtype alone
+            for batch in self._batches([found[key] for key in reversed(chain)], block, site):
                 if len(batch) < 2 or not remarks.allow(self.name, batch[-1].task.key):
                     continue
-                task = joined(batch, site)
+                task = joined(batch, block)
                 site.replace(task.key, {task.key: task})
                 remarks.applied(self.name, task.key, f"assignments: {len(batch)}", len(batch) - 1)
                 if remarks.check is not None:
@@ -92,29 +93,29 @@ class Setitem:
             return False
         return True
 
-    def _batches(self, tasks: Sequence[Task], site: Site) -> list[list[_Write]]:
+    def _batches(self, tasks: Sequence[Task], block: Fact | None, site: Site) -> list[list[_Write]]:
         """Cut a chain, first assignment first, so that no task waits for too much."""
+        # values that lie in different parts of the block are no larger than the block
+        most = max(block.nbytes if block else 0, ROOM)
         batches: list[list[_Write]] = []
-        inputs: set[Key] = set()
-        room = unknown = 0
+        inputs: dict[Key, int | None] = {}  # with their sizes
         for task in tasks:
             write = _read(task, site)
-            new = write.inputs - inputs
-            sizes = [fact.nbytes if (fact := site.facts.of(key)) else None for key in new]
-            strange, nbytes = sizes.count(None), sum(filter(None, sizes))
-            wide = new and (len(inputs) + len(new) >= self.max_inputs or nbytes > room)
-            if not batches or wide or unknown + strange > max(self.max_unknown, strange):
+            mine = {key: known.nbytes if (known := site.facts.of(key)) else None for key in write.inputs}
+            both = {**inputs, **mine}
+            if not batches or (len(both) > len(inputs) and not self._fits(both, most)):
                 batches.append([])
-                inputs, unknown = set(), 0
-                base = _fact(task.args[0], site)
-                # values that lie in different parts of the block are no larger than the block
-                room = max(base.nbytes if base else 0, ROOM)
-                new = write.inputs
+                both = mine
             batches[-1].append(write)
-            inputs |= new
-            unknown += strange
-            room -= nbytes
+            inputs = both
         return batches
+
+    def _fits(self, inputs: Mapping[Key, int | None], most: int) -> bool:
+        sizes = inputs.values()
+        unknown = sum(size is None for size in sizes)
+        return (
+            len(inputs) < self.max_inputs and unknown <= self.max_unknown and sum(filter(None, sizes)) <= most
+        )
 
 
 class _Write(NamedTuple):
@@ -172,23 +173,32 @@ def _sliced(source: Any, index: Any, site: Site) -> Any:
     return part.copy() if type(part) is np.ndarray and part.nbytes <= SMALL else None
 
 
-def _in_place(indices: Any, shape: tuple[int, ...] | None) -> bool:
-    """Whether dask's ``setitem`` would use the indices as they are: it drops integers that are too large."""
+def _plain_index(indices: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...] | None:
+    """The index that dask's ``setitem`` would use, where that can be told: it drops integers beyond a block."""
     if type(indices) is not list:
-        return False
-    for axis, index in enumerate(indices):
-        if type(index) is np.ndarray:
-            if index.dtype != bool and (shape is None or axis >= len(shape) or (index >= shape[axis]).any()):
-                return False
-        elif type(index) not in (int, slice) and not isinstance(index, np.integer):
-            return False
-    return True
+        return None
+    index: list[Any] = []
+    for axis, each in enumerate(indices):
+        if type(each) is np.ndarray:
+            if each.dtype != bool and (shape is None or axis >= len(shape) or (each >= shape[axis]).any()):
+                return None
+            index.append(each)
+        elif type(each) is slice:
+            index.append(slice(_plain(each.start), _plain(each.stop), _plain(each.step)))
+        elif type(each) is int or isinstance(each, np.integer):
+            index.append(int(each))
+        else:
+            return None
+    return tuple(index)
 
 
-def joined(writes: Sequence[_Write], site: Site) -> Task:
+def _plain(end: Any) -> Any:
+    return int(end) if isinstance(end, np.integer) else end  # NumPy's integers are large when pickled
+
+
+def joined(writes: Sequence[_Write], fact: Fact | None) -> Task:
     """One task for assignments that follow each other, under the key of the last."""
     block = writes[0].task.args[0]
-    fact = _fact(block, site)
     shape = fact.shape if fact is not None else None
     steps: list[Step] = []
     run: list[tuple[Any, Any]] = []
@@ -201,9 +211,11 @@ def joined(writes: Sequence[_Write], site: Site) -> Task:
 
     for write in writes:
         indices = write.task.args[2]
-        if private and write.filled and (masked or not write.masked) and _in_place(indices, shape):
-            run.append((tuple(indices), write.value))
-            continue
+        if private and write.filled and (masked or not write.masked):
+            index = _plain_index(indices, shape)
+            if index is not None:
+                run.append((index, write.value))
+                continue
         if run:
             block = step(written(block, *zip(*run)))
             run = []
