@@ -39,6 +39,28 @@ def appends(da: ModuleType, n: int) -> Any:
     return x
 
 
+@workload(10, 500, 1000, heavy=True)
+def append_block(da: ModuleType, n: int) -> Any:
+    """x = append(x, block), n times, always the same block."""
+    x = block = da.from_array(np.arange(8.0), chunks=8)
+    for _ in range(n):
+        x = da.append(x, block)
+    return x
+
+
+@workload(3, 12, 12, heavy=True, portable=True, on=("2",))
+def image_borders(da: ModuleType, n: int) -> Any:
+    """Put a border of 4 zeros round an image of 256 x 256 in 64-blocks n times, then sum it."""
+    x = da.from_array(np.arange(256.0 * 256).reshape(256, 256), chunks=64)
+    for _ in range(n):
+        rows, columns = x.shape
+        top = da.zeros((4, columns), chunks=64)
+        x = da.concatenate([top, x, top], axis=0)
+        side = da.zeros((rows + 8, 4), chunks=64)
+        x = da.concatenate([side, x, side], axis=1)
+    return x.sum(axis=0)
+
+
 @workload(3, 12, 25, portable=True)
 def constant_borders(da: ModuleType, n: int) -> Any:
     """Put a constant border round an image n times, then sum it."""
@@ -64,6 +86,15 @@ def heat(da: ModuleType, n: int) -> Any:
     u = da.from_array(np.arange(30.0 * 30).reshape(30, 30) % 7, chunks=10)
     for _ in range(n):
         u = u.map_overlap(_diffuse, depth=1, boundary=0, dtype=float)
+    return u
+
+
+@workload(2, 120, 120, heavy=True, portable=True, on=("2",))
+def heat_periodic(da: ModuleType, n: int) -> Any:
+    """The heat equation on a torus: n explicit steps of map_overlap on 3 x 3 blocks."""
+    u = da.from_array(np.arange(30.0 * 30).reshape(30, 30) % 7, chunks=10)
+    for _ in range(n):
+        u = u.map_overlap(_diffuse, depth=1, boundary="periodic", dtype=float)
     return u
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from dask._expr import FinalizeCompute
 from dask._task_spec import convert_legacy_graph
 from dask.base import collections_to_expr
-from dask.callbacks import Callback
 
 from benchmarks import sides
 
@@ -129,45 +128,3 @@ def _identical(one: Any, two: Any) -> bool:
         return bool(pickle.dumps(one) == pickle.dumps(two) or np.all(one == two))
     except Exception:
         return False
-
-
-class _Held(Callback):  # type: ignore[misc]
-    """The most bytes of distinct buffers that the scheduler holds at one time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.peak = 0
-        self.count: dict[int, int] = {}
-        self.owner: dict[Any, tuple[int, int]] = {}
-        self.now = 0
-
-    def _posttask(self, key: Any, result: Any, dsk: Any, state: Any, worker: Any) -> None:
-        self._add(key, result)
-        self.peak = max(self.peak, self.now)
-        for released in [k for k in self.owner if k not in state["cache"] and k != key]:
-            self._drop(released)
-
-    def _add(self, key: Any, result: Any) -> None:
-        if key in self.owner or not isinstance(result, np.ndarray):
-            return
-        while isinstance(result.base, np.ndarray):
-            result = result.base
-        self.owner[key] = id(result), result.nbytes
-        if not self.count.get(id(result)):
-            self.now += result.nbytes
-        self.count[id(result)] = self.count.get(id(result), 0) + 1
-
-    def _drop(self, key: Any) -> None:
-        buffer, nbytes = self.owner.pop(key)
-        self.count[buffer] -= 1
-        if not self.count[buffer]:
-            self.now -= nbytes
-
-
-def held_bytes(graph: Mapping[Any, Any], keys: Any) -> int:
-    """Peak bytes of distinct array buffers held between tasks, on one thread."""
-    import dask
-
-    with _Held() as held:
-        dask.get(graph, keys)
-    return held.peak

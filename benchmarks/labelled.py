@@ -58,6 +58,20 @@ def xarray_many_calls(da: ModuleType, n: int) -> Any:
     return field
 
 
+@workload(2, 100, 100, heavy=True)
+def xarray_hundred_calls(da: ModuleType, n: int) -> Any:
+    """xarray.map_blocks called n times on one object of 60 chunks with three coordinates."""
+    import xarray as xr
+
+    shape = {"time": 150, "y": 40, "x": 40}
+    coords = {name: np.arange(float(size)) for name, size in shape.items()}
+    data = da.ones(tuple(shape.values()), chunks=(10, 20, 20))
+    field = xr.DataArray(data, dims=tuple(shape), coords=coords, name="field")
+    for _ in range(n):
+        field = xr.map_blocks(_double, field, template=field)
+    return field
+
+
 @workload(2, 12, 40)
 def xarray_climate(da: ModuleType, n: int) -> Any:
     """Anomalies from the mean of each month, of a Dataset with two variables."""

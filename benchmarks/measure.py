@@ -20,15 +20,9 @@ from typing import Any
 
 import dask
 
-from benchmarks import sides
-from benchmarks.figures import (
-    depth_and_fan_in,
-    held_bytes,
-    pickled_tasks,
-    same,
-    submitted_bytes,
-    whole_arrays,
-)
+from benchmarks import machines, sides
+from benchmarks.figures import depth_and_fan_in, pickled_tasks, same, submitted_bytes, whole_arrays
+from benchmarks.memory import held_bytes
 from benchmarks.workloads import WORKLOADS, Workload
 
 
@@ -147,8 +141,22 @@ def measure(workload: Workload, n: int, wanted: list[str], args: argparse.Namesp
     for side in calls:
         if side in graphs or side == "stock":
             emit.figure(side, "bytes", lambda s=side: submitted_bytes(s, collections))  # type: ignore[misc]
-    if not args.no_run:
+    if not args.no_run and workload.on:
+        _on_machines(emit, workload, n, wanted, args)
+    elif not args.no_run:
         _run(emit, workload, n, graphs, args)
+
+
+def _on_machines(
+    emit: Emitter, workload: Workload, n: int, wanted: list[str], args: argparse.Namespace
+) -> None:
+    """Compute from end to end on every scheduler that the workload names."""
+    on = [one for one in workload.on if not args.on or one in args.on.split(",")]
+
+    def turns(figure: str, calls: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+        return alternate(emit, figure, calls, args.repeat)
+
+    machines.Session(workload, n, wanted, turns, emit.figure, emit.put, args.repeat).measure(on)
 
 
 def _run(
@@ -184,6 +192,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--no-run", action="store_true")
     parser.add_argument("--optimize-only", action="store_true", help="seconds to optimize, nothing else")
+    parser.add_argument("--on", help="only these of the schedulers that the workload names")
     parser.add_argument("--answer", type=Path, help="a file: stock writes its answer, dask-array compares")
     args = parser.parse_args()
     wanted = [side for side in sides.available() if side in args.sides.split(",")]

@@ -38,6 +38,12 @@ class Workload:
     memory: bool = False
     #: the answer is the same bit for bit; False where a pass may regroup floating point sums
     exact: bool = True
+    #: measured only when a target needs it or ``--only`` names it
+    heavy: bool = False
+    #: schedulers on which it is computed from end to end: "2" is two threads, "2x1" two processes of one
+    on: tuple[str, ...] = ()
+    #: what is kept on a cluster instead of being computed: the growth of the workers' memory is measured
+    persisted: bool = False
 
     def size(self, scale: str) -> int:
         """The size ``n`` of a scale: "small", "normal" or "large"."""
@@ -47,15 +53,17 @@ class Workload:
 WORKLOADS: dict[str, Workload] = {}
 
 
-def workload(small: int, normal: int, large: int, **options: Any) -> Callable[[Build], Build]:
+def workload(
+    small: int, normal: int, large: int, name: str = "", about: str = "", **options: Any
+) -> Callable[[Build], Build]:
     """Register a function as a workload; its name and docstring name and describe it."""
 
     def register(build: Build) -> Build:
-        name = build.__name__.replace("_", "-")
-        about = (build.__doc__ or "").strip().splitlines()[0]
-        if name in WORKLOADS:
-            raise ValueError(f"two workloads are called {name!r}")
-        WORKLOADS[name] = Workload(name, about, build, small, normal, large, **options)
+        called = name or build.__name__.replace("_", "-")
+        said = about or (build.__doc__ or "").strip().splitlines()[0]
+        if called in WORKLOADS:
+            raise ValueError(f"two workloads are called {called!r}")
+        WORKLOADS[called] = Workload(called, said, build, small, normal, large, **options)
         return build
 
     return register

@@ -16,6 +16,9 @@ from typing import Any
 
 from benchmarks.workloads import WORKLOADS
 
+#: seconds for one stage and for one process of a heavy workload
+HEAVY = (180.0, 1800.0)
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -69,6 +72,8 @@ def collect(
     """Measure one workload at one size in new processes, each for at most ``whole`` seconds."""
     row = Row(name, n)
     wanted = sides.split(",")
+    if WORKLOADS[name].heavy:
+        limit, whole = max(limit, HEAVY[0]), max(whole, HEAVY[1])
     with tempfile.TemporaryDirectory(prefix="dask-rewrite-bench-") as folder:
         options = ["--repeat", str(repeat), "--limit", str(limit), "--answer", str(Path(folder, "answer"))]
         options += more
@@ -82,7 +87,9 @@ def collect(
 
 def _measure(row: Row, arguments: list[str], whole: float, folder: str) -> None:
     """Run one process and read its figures into the row; it leaves files in ``folder`` only."""
-    environment = {**os.environ, "TMPDIR": folder}
+    # one thread in BLAS: dask's threads are the parallel ones, as they are on a cluster
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = {**os.environ, **single, "TMPDIR": folder}
     command = [sys.executable, "-m", "benchmarks.measure", *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(

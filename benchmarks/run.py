@@ -4,6 +4,9 @@
     python -m benchmarks.run --only adds --scale large
     python -m benchmarks.run --targets            what the project must reach, and whether it does
     python -m benchmarks.run --growth             n, 2n, 4n: what doubling costs
+    python -m benchmarks.run --targets --only gram --on 2     one row, on one scheduler, judged
+
+Heavy workloads (minutes, gigabytes, clusters) are measured with ``--targets`` or by name only.
 
 Each workload runs in a process of its own; a stage that takes longer than ``--limit`` seconds,
 or that fails, is shown as that. Times are the best of ``--repeat`` turns in which the sides
@@ -25,8 +28,9 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import table
+from benchmarks.judges import Rows, show
 from benchmarks.rows import Row, collect, import_seconds
-from benchmarks.targets import TARGETS, Rows, show
+from benchmarks.targets import TARGETS
 from benchmarks.workloads import WORKLOADS
 
 #: longest ``import dask_rewrite`` after ``import dask.array``, in seconds
@@ -42,6 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sides", default="stock,ours,dask-array", help="comma separated")
     parser.add_argument("--repeat", type=int, default=3, help="turns for each side (default 3)")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds for one stage (default 30)")
+    parser.add_argument("--on", help="schedulers of the rows that name some: 2 threads, or 2x1 for processes")
     parser.add_argument("--targets", action="store_true", help="judge what the project must reach")
     parser.add_argument("--growth", action="store_true", help="measure n, 2n and 4n")
     parser.add_argument("--no-run", action="store_true", help="only optimize")
@@ -56,13 +61,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def plan(args: argparse.Namespace) -> dict[tuple[str, int], bool]:
     """The rows to measure, and whether each is to be run."""
-    names = args.only or list(WORKLOADS)
+    names = args.only or [name for name, workload in WORKLOADS.items() if not workload.heavy]
     rows: dict[tuple[str, int], bool] = {}
     if args.growth:
         for name in names:
             rows.update({(name, n): False for n in WORKLOADS[name].growth})
         return rows
     for name in names:
+        if args.targets and WORKLOADS[name].heavy and args.n is None:
+            continue  # at the sizes of its targets alone
         rows[name, args.n or WORKLOADS[name].size(args.scale)] = not args.no_run
     if args.targets:
         for target in TARGETS:
@@ -108,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for turn, ((name, n), runs) in enumerate(wanted.items(), 1):
         progress(f"{turn}/{len(wanted)} {name} {n}")
         more = ["--optimize-only"] if args.growth else [] if runs else ["--no-run"]
+        more += ["--on", args.on] if args.on else []
         rows[name, n] = collect(name, n, sides=args.sides, repeat=args.repeat, limit=args.limit, more=more)
         if args.json:  # after every row: a run that is stopped half way has not been in vain
             Path(args.json).write_text(json.dumps([asdict(row) for row in rows.values()], indent=1))
@@ -120,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table.growth(list(families.values())))
     else:
         parts = [table.seconds(list(rows.values())), table.sizes(list(rows.values()))]
-        parts.append(table.computes(list(rows.values())))
+        parts += [table.computes(list(rows.values())), table.schedulers(list(rows.values()))]
         print("\n\n".join(part for part in parts if part))
     if args.targets:
         text, missed = report_targets(rows)

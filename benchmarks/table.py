@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from benchmarks.judges import show
 from benchmarks.rows import Row, geometric_mean
-from benchmarks.targets import show
 
 
 def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -82,6 +82,20 @@ def computes(rows: Sequence[Row]) -> str:
         for row in chosen
     ]
     return grid(header, lines) if chosen else ""
+
+
+def schedulers(rows: Sequence[Row]) -> str:
+    """From end to end on threads and processes: seconds, bytes, loads, by the name of the scheduler."""
+    header = ["from end to end", "n", "on", "figure", "stock", "ours", "x", "scatter"]
+    lines = []
+    for row in rows:
+        names = {figure: None for side in row.figures.values() for figure in side if " " in figure}
+        for name in sorted(names, key=lambda name: name.split()[1]):
+            figure, on = name.split()
+            unit = "s" if figure == "seconds" else "" if figure == "loads" else "B"
+            stock, ours, other = (show(row[side, name], unit) for side in ("stock", "ours", "scatter"))
+            lines.append([row.name, str(row.n), on, figure, stock, ours, _x(row.ratio(name)), other])
+    return grid(header, lines) if lines else ""
 
 
 def growth(families: Sequence[Sequence[Row]]) -> str:

@@ -134,6 +134,15 @@ def there_and_back(da: ModuleType, n: int) -> Any:
     return x + 1
 
 
+@workload(3, 40, 40, heavy=True, portable=True)
+def round_trips(da: ModuleType, n: int) -> Any:
+    """Rechunk from ten rows to ten columns and back, in stages, n times."""
+    x = da.from_array(np.arange(100.0).reshape(10, 10), chunks=(1, 10))
+    for _ in range(n):
+        x = x.rechunk((10, 1)).rechunk((1, 10))
+    return x
+
+
 @workload(2, 8, 16, portable=True, exact=False)
 def two_outputs(da: ModuleType, n: int) -> Any:
     """Mean and extent of one array computed together."""

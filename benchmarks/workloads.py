@@ -10,7 +10,20 @@ The workloads live in a file for each kind; importing this one registers them al
 
 from __future__ import annotations
 
-from benchmarks import deep, files, labelled, objects, wide
+from benchmarks import contractions, deep, files, labelled, objects, payloads, sums, wide
 from benchmarks.registry import WORKLOADS, Workload, scratch, workload
 
-__all__ = ["WORKLOADS", "Workload", "deep", "files", "labelled", "objects", "scratch", "wide", "workload"]
+__all__ = [
+    "WORKLOADS",
+    "Workload",
+    "contractions",
+    "deep",
+    "files",
+    "labelled",
+    "objects",
+    "payloads",
+    "scratch",
+    "sums",
+    "wide",
+    "workload",
+]

@@ -19,7 +19,7 @@ pytest.importorskip("xarray")
 pytest.importorskip("h5py")
 pytest.importorskip("zarr")
 
-from benchmarks import figures, rows, run, sides, table, targets  # noqa: E402
+from benchmarks import figures, memory, rows, run, sides, table, targets  # noqa: E402
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 
@@ -72,7 +72,7 @@ def test_same_tells_equal_from_close_from_different():
 
 def test_held_bytes_counts_a_buffer_once():
     graph = {"a": (np.ones, 1000), "b": (np.transpose, "a"), "c": (np.add, "a", "b")}
-    assert figures.held_bytes(graph, "c") == 16_000
+    assert memory.held_bytes(graph, "c") == 16_000
 
 
 def test_a_workload_measured_in_its_own_process_gives_rows_that_tables_show(capfd):

@@ -1,0 +1,99 @@
+"""What contractions and shared reductions must reach: peak bytes held, seconds, loads."""
+
+from __future__ import annotations
+
+from benchmarks.judges import NOISE, Target, at_most, never_longer, ratio
+
+#: in MB: the outputs and two slabs, and how many chunks a person's program reads
+SMALLEST = {
+    "einsum-gram": (40, 8 + 4, 160),
+    "tensordot-gram": (40, 8 + 4, 160),
+    "matmul-gram": (40, 8 + 4, 160),
+    "gram-total": (40, 8 + 4, 160),
+    "covariance": (40, 8 + 4, 320),
+    "normal-equations": (40, 8 + 4, 200),
+    "tensordot-two-axes": (10, 0.12 + 3.07, 120),
+    "matmul-3d": (20, 9.2 + 6.2, 240),
+}
+
+
+def _no_slower(name: str, n: int, on: str) -> Target:
+    return Target(f"{name}, on {on}: no slower", [(name, n)], ratio(name, n, f"seconds {on}", NOISE))
+
+
+def _part(name: str, n: int, figure: str, most: float, says: str) -> Target:
+    return Target(f"{name}, on {figure.split()[1]}: {says}", [(name, n)], ratio(name, n, figure, most, "B"))
+
+
+GRAM = [
+    Target(
+        "x.dot(x.T) of 4 x 80 blocks of 2 MB, 2 threads: holds <= 70 MB",
+        [("gram", 80)],
+        at_most("gram", 80, "held 2", 70e6, "B"),
+    ),
+    _no_slower("gram", 80, "2"),
+    _part("gram-in-files", 80, "held 2", 1 / 6, "holds <= 1/6 of stock"),
+    _no_slower("gram-in-files", 80, "2"),
+    _part("gram-in-files", 80, "held 8", 1 / 5, "holds <= 1/5 of stock"),
+    _no_slower("gram-in-files", 80, "8"),
+    Target(
+        "gram-in-files: reads each chunk once",
+        [("gram-in-files", 80)],
+        at_most("gram-in-files", 80, "loads 2", 320, ""),
+    ),
+    _part("gram-of-processes", 60, "held 8", 1 / 5, "holds <= 1/5 of stock"),
+    _no_slower("gram-of-processes", 60, "8"),
+    _part("gram-of-processes", 60, "managed 2x1", 1 / 5, "workers manage <= 1/5 of stock"),
+    _no_slower("gram-of-processes", 60, "2x1"),
+    _part("gram-of-processes", 60, "managed 4x1", 1 / 5, "workers manage <= 1/5 of stock"),
+    _no_slower("gram-of-processes", 60, "4x1"),
+]
+
+ONE_OUTPUT = [
+    target
+    for on in ("1", "2", "8")
+    for target in (
+        _part("one-product", 80, f"held {on}", 1.0, "holds no more than stock"),
+        _no_slower("one-product", 80, on),
+    )
+]
+
+SLOW_LOADS = [
+    _no_slower(f"slow-loads-{rows}", 80 // rows, on) for rows in (1, 3) for on in ("8", "32", "4x2")
+]
+
+OTHERS = [
+    target
+    for name, (n, smallest, loads) in SMALLEST.items()
+    for target in (
+        Target(f"{name}: reads <= {loads} chunks", [(name, n)], at_most(name, n, "loads 2", loads, "")),
+        *(
+            Target(
+                f"{name}, {on} threads: holds <= 2.5 x {smallest:.1f} MB",
+                [(name, n)],
+                at_most(name, n, f"held {on}", 2.5e6 * smallest, "B"),
+            )
+            for on in ("1", "2")
+        ),
+    )
+]
+
+#: not one byte more than stock, where several outputs share what is summed
+SHARED = [
+    _part(name, n, "held 2", 1.0, "holds no more than stock")
+    for name, n in (
+        ("members-and-anomaly", 40),
+        ("members-spread", 40),
+        ("centred", 24),
+        ("standardized", 24),
+    )
+]
+
+MEMORY = [
+    *GRAM,
+    *ONE_OUTPUT,
+    *SLOW_LOADS,
+    *OTHERS,
+    *SHARED,
+    Target("from end to end, on whatever scheduler: no longer than stock", [], never_longer),
+]

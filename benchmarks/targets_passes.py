@@ -1,0 +1,143 @@
+"""What the passes must reach: movement, assignments, tree sums, hoisting, sharing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.judges import NOISE, Rows, Target, Verdict, at_most, doubling, ratio, show
+from benchmarks.payloads import WAYS
+
+
+def _as_one_trip(figure: str) -> Callable[[Rows], Verdict]:
+    def judge(rows: Rows) -> Verdict:
+        many, one = (
+            rows["round-trips", 40].number("ours", figure),
+            rows["round-trips", 1].number("stock", figure),
+        )
+        if many is None or one is None:
+            return "not measured", None
+        stock = rows["round-trips", 40]["stock", figure]
+        return f"{many:.0f} (stock {show(stock, '')}, one trip {one:.0f})", many <= one
+
+    return judge
+
+
+def _as_scattered(name: str, figure: str, on: str) -> Callable[[Rows], Verdict]:
+    """Within a fifth of what ``Client.scatter`` needs, and a megabyte of noise."""
+
+    def judge(rows: Rows) -> Verdict:
+        row = rows[name, 1000]
+        ours, best = row.number("ours", f"{figure} {on}"), row.number("scatter", f"{figure} {on}")
+        if ours is None or best is None:
+            return row.note or "not measured", None
+        stock = row["stock", f"{figure} {on}"]
+        text = f"{show(ours, 'B')} (scatter {show(best, 'B')}, stock {show(stock, 'B')})"
+        return text, ours <= 1.2 * best + 1e6
+
+    return judge
+
+
+APPENDS = [
+    Target(
+        "1000 appends of one block: optimized in <= 1/10 of stock",
+        [("append-block", 1000)],
+        ratio("append-block", 1000, "optimize", 1 / 10),
+        run=False,
+    ),
+    Target(
+        "500 / 1000 / 2000 appends: doubling n at most doubles the bytes of tasks",
+        [("append-block", n) for n in (500, 1000, 2000)],
+        doubling("append-block", (500, 1000, 2000), 2.1, "task_bytes"),
+        run=False,
+    ),
+]
+
+BORDERS = [
+    Target(
+        "12 constant borders, summed: <= 2,500 tasks",
+        [("image-borders", 12)],
+        at_most("image-borders", 12, "tasks", 2500, ""),
+    ),
+    Target(
+        "12 constant borders, summed: computed in <= 0.6 s",
+        [("image-borders", 12)],
+        at_most("image-borders", 12, "seconds 2", 0.6),
+    ),
+]
+
+MOVEMENT = [
+    *APPENDS,
+    *BORDERS,
+    *(
+        Target(
+            f"40 rechunk round trips: {figure} of one trip",
+            [("round-trips", 40), ("round-trips", 1)],
+            _as_one_trip(figure),
+        )
+        for figure in ("tasks", "depth")
+    ),
+    Target(
+        "m[i, i] = 1, 1200 times on 16 blocks: <= 4 tasks a block",
+        [("diagonal", 1200)],
+        at_most("diagonal", 1200, "tasks", 64, ""),
+    ),
+    Target("the same: depth <= 10", [("diagonal", 1200)], at_most("diagonal", 1200, "depth", 10, "")),
+    Target(
+        "heat equation, 120 steps: tasks <= 1/3 of stock",
+        [("heat-periodic", 120)],
+        ratio("heat-periodic", 120, "tasks", 1 / 3, ""),
+    ),
+    Target(
+        "the same: computed in <= 1/2 of stock",
+        [("heat-periodic", 120)],
+        ratio("heat-periodic", 120, "seconds 2", 1 / 2),
+    ),
+]
+
+SUMS = [
+    Target(
+        "sum() of 96 members of 8 MB: holds <= 1/4 of stock",
+        [("large-members", 96)],
+        ratio("large-members", 96, "held 2", 1 / 4, "B"),
+    ),
+    Target("the same: fan-in <= 8", [("large-members", 96)], at_most("large-members", 96, "fan_in", 8, "")),
+    Target("the same: no slower", [("large-members", 96)], ratio("large-members", 96, "seconds 2", NOISE)),
+    *(
+        Target(
+            f"linalg.solve of {name} 20 x 20 blocks: fan-in <= 8",
+            [(name, 20)],
+            at_most(name, 20, "fan_in", 8, ""),
+        )
+        for name in ("solve", "large-solve")
+    ),
+    Target("the same: no slower", [("large-solve", 20)], ratio("large-solve", 20, "seconds 2", NOISE)),
+    Target("the same: no more memory", [("large-solve", 20)], ratio("large-solve", 20, "held 2", 1.0, "B")),
+]
+
+PAYLOADS = [
+    *(
+        Target(
+            f"240 kB as {way} on 1000 blocks: pickled tasks <= 3.5 MB",
+            [(f"payload-{way}", 1000)],
+            at_most(f"payload-{way}", 1000, "task_bytes", 3_500_000, "B"),
+        )
+        for way in WAYS
+    ),
+    *(
+        Target(
+            f"the same as {way}, persisted: workers {what} as with scatter",
+            [(f"persisted-{way}", 1000)],
+            _as_scattered(f"persisted-{way}", figure, "2x1"),
+        )
+        for way in WAYS
+        for figure, what in (("growth", "grow"), ("after", "are afterwards"))
+    ),
+    Target(
+        "xarray.map_blocks 100 times on one object: submits <= 0.3 MB",
+        [("xarray-hundred-calls", 100)],
+        at_most("xarray-hundred-calls", 100, "bytes", 300_000, "B"),
+        run=False,
+    ),
+]
+
+PASSES = [*MOVEMENT, *SUMS, *PAYLOADS]
