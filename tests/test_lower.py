@@ -622,3 +622,10 @@ def test_optimize_of_a_collection_works_in_either_form() -> None:
     with dask.config.set({"rewrite.lower-limit": 1}):
         y = dask_rewrite.optimize(x)
         assert_same((y + 1).compute(), (np.arange(64.0).reshape(8, 8) + 1).T + 1)
+
+
+def test_layers_that_carry_copies_of_others_leave_nothing_behind() -> None:
+    x = da.from_array(np.arange(64.0).reshape(8, 8), chunks=4)
+    x[x > 50] = 0
+    x[0] = x[1][::-1]
+    checked(x)

@@ -93,6 +93,7 @@ class Lowering:
         self.nodes: Nodes = {}
         self.annotations: dict[Key, dict[str, Any]] = {}
         self.held: dict[Key, Any] = {}  # futures that stand in the graph as values
+        self.twice = False  # a block was made from its layer and from another's copy of it
 
     def run(self) -> Graph:
         """Lower the graph.
@@ -133,7 +134,7 @@ class Lowering:
             frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
             held=self.held,
             external={*refs.external, *self.held},
-            reachable=True,
+            reachable=not self.twice,
         )
 
     def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:
@@ -179,6 +180,7 @@ class Lowering:
                 node = unnest(value, new, refs)
                 self.remarks.applied("unnest", key, "nested deeper than the limit")
             if type(node) is not Alias or node.target != new:
+                self.twice = self.twice or new in nodes
                 nodes[new] = node
             if annotations and key in annotations:
                 self._annotate(new, key, annotations[key])
@@ -246,6 +248,7 @@ class Lowering:
         recipe = Recipe(cluster, self.references.plans)
         columns = [self.columns.column(arg, wanted) for arg in recipe.inputs]
         keys = [table[coords].key for coords in wanted]
+        self.twice = self.twice or not self.nodes.keys().isdisjoint(keys)
         self.nodes.update(zip(keys, recipe.tasks(keys, columns)))
         if cluster.annotations:
             for coords, key in zip(wanted, keys):
