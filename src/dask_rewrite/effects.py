@@ -6,14 +6,13 @@ that we do not know may write into its arguments, so that its block must stay it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import MethodType
 from typing import Any, Literal
 
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task
 from toolz import pipe
 
-from dask_rewrite.knowledge import Known, known
+from dask_rewrite.knowledge import known_call
 from dask_rewrite.writes import written_block
 
 Effect = Literal["fresh", "view", "unknown"]
@@ -64,15 +63,12 @@ class Effects:
             return self._called(task)
         if func is dict and not task.args:
             return self._all("view", True, task.kwargs.values())
-        info: Known | None = known(func)
+        info = known_call(func, task.args, task.kwargs)
         if info is None:
             # into an array of its own, as ``written`` says
             return ("unknown", False) if written_block(task) is None else ("fresh", True)
-        fresh: bool | Callable[[Task], bool] = info.fresh
-        if not isinstance(fresh, bool):
-            fresh = fresh(task)
         values = (*task.args, *task.kwargs.values()) if task.kwargs else task.args
-        return self._all("fresh" if fresh else "view", info.pure, values)
+        return self._all("fresh" if info.fresh is True else "view", info.pure, values)
 
     def _all(self, effect: Effect, pure: bool, inside: Any) -> tuple[Effect, bool]:
         """The effect, unless something inside is unknown."""

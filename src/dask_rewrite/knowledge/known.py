@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from dask._task_spec import Task
+#: A call that a function will make: the function, its arguments, its keywords.
+Call: TypeAlias = tuple[Any, Sequence[Any], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,20 @@ class Known:
     pure : bool
         Same arguments, same result, and no other effect.
     fresh : bool or callable
-        The result shares no memory with an argument. A callable is asked with the task.
+        The result shares no memory with an argument. A callable is asked with the arguments and keywords as
+        they stand in the task.
+    inputs : int, optional
+        Arguments after that many may be written into: calls that give more are not known.
+    writing : tuple of str
+        Keywords that make it write into its arguments: calls that give one are not known.
+    calls : callable, optional
+        From arguments and keywords, as they stand in the task, to the functions that it will call. It is
+        known only if all of these are.
     """
 
     fact: Callable[..., Any] | None = None
     pure: bool = True
-    fresh: bool | Callable[[Task], bool] = True
+    fresh: bool | Callable[[Sequence[Any], Mapping[str, Any]], bool] = True
+    inputs: int | None = None
+    writing: tuple[str, ...] = ()
+    calls: Callable[[Sequence[Any], Mapping[str, Any]], Iterable[Call]] | None = None

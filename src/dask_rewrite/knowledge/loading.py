@@ -1,0 +1,66 @@
+"""Getters: what comes out of arrays in memory and of files, whose types are known exactly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dask.array import core
+
+from dask_rewrite.knowledge.blocks import NUMBERS, array, like, stand_in
+from dask_rewrite.knowledge.fact import Fact
+from dask_rewrite.knowledge.known import Known
+from dask_rewrite.knowledge.movement import getitem
+
+
+def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
+    """``core.getter``: of an array in memory, an HDF5 dataset or a Zarr array.
+
+    Examples
+    --------
+    >>> getter(np.zeros((4, 5)), (slice(1, 3), slice(None)))
+    Fact(shape=(2, 5), dtype=dtype('float64'), fill=None, scalar=False)
+    """
+    if array(a) is not None:
+        return getitem(a, b)
+    if not stores_plain_numbers(a):
+        return None
+    index = b if type(b) is tuple else (b,)
+    if any(type(each) is not slice or (each.step or 1) < 1 for each in index):
+        return None
+    return like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
+
+
+def stores_plain_numbers(source: Any) -> bool:
+    """Whether slices of a source are NumPy arrays of just the dtype that it states."""
+    kind = type(source)
+    if kind.__name__ == "Dataset" and kind is _class("h5py", "Dataset"):
+        return source.shape is not None and source.dtype.kind in NUMBERS
+    if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
+        return isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
+    return False
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of a module that has been imported: there are no objects of it otherwise."""
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _in_memory(source: Any) -> bool:
+    """Whether Zarr reads into memory of the host, not of another device."""
+    meta = getattr(source, "_meta_array", None)
+    if meta is not None:  # before Zarr 3
+        return type(meta) is np.ndarray
+    prototype: Any = getattr(sys.modules.get("zarr.core.buffer"), "default_buffer_prototype", None)
+    cpu: Any = getattr(sys.modules.get("zarr.core.buffer.cpu"), "NDBuffer", None)
+    return prototype is not None and cpu is not None and prototype().nd_buffer is cpu
+
+
+#: What is known of functions that read blocks: files may change between two reads.
+LOADING: dict[Callable[..., Any], Known] = {
+    core.getter: Known(getter, pure=False, fresh=False),
+    core.getter_nofancy: Known(getter, pure=False, fresh=False),
+    core.getter_inline: Known(getter, pure=False, fresh=False),
+}
