@@ -9,9 +9,11 @@ from typing import Any, ClassVar, Protocol
 from dask_rewrite import __version__
 from dask_rewrite.config import Options
 from dask_rewrite.graph import Graph
+from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.passes.tree_sum import TreeSum
@@ -52,7 +54,9 @@ LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
 TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "fuse-slices": _fuse_slices,  # before anything hides the getters
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
+    "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
+    "contract": Contract,  # on whole sums of products, before anything fuses into these
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "sweep": Sweep,  # last: drops what the others left behind

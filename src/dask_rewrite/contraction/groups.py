@@ -1,0 +1,131 @@
+"""Sums that need the same blocks: one contraction, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, Task
+from dask.typing import Key
+
+from dask_rewrite.contraction.plan import Block, Sizes
+from dask_rewrite.contraction.terms import Term
+from dask_rewrite.contraction.trees import Tree
+from dask_rewrite.rules import Missed, Site
+
+#: Sums of these kinds of numbers are exact in any order, or up to rounding.
+_EXACT, _ROUNDED = "iu", "fc"
+_ITEM_SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}
+
+
+@dataclass(slots=True)
+class Group:
+    """Sums over equally many terms, linked by the blocks that they share.
+
+    Parameters
+    ----------
+    trees : list of Tree
+        The sums.
+    terms : list of list of Term
+        The terms of each.
+    accumulator : int
+        Bytes of the largest partial sum; filled in by `check`.
+    in_place : bool
+        A product may take the accumulator in: it has its dtype, and nobody else sees it.
+    scalar : bool
+        The sums have no axes left.
+    """
+
+    trees: list[Tree]
+    terms: list[list[Term]]
+    accumulator: int = 0
+    in_place: bool = True
+    scalar: bool = False
+
+    def check(self, site: Site, reassociate: bool) -> str | None:
+        """Why these sums may not be regrouped, or None if they may."""
+        reducer = self.trees[0].reducer
+        kind, dtype = reducer.dtype.kind, reducer.dtype
+        if dtype.itemsize not in _ITEM_SIZES.get(kind, ()) or not dtype.isnative:
+            return f"sums of {dtype} are left as they are"
+        if kind in _ROUNDED and not reassociate:
+            return "rewrite.reassociate is off"
+        for terms in self.terms:
+            shape = None
+            for term in terms:
+                fact = site.facts.of_node(term.body)
+                if fact is None or fact.scalar:
+                    return "the terms are not known to be NumPy arrays"
+                if shape is None:
+                    shape = fact.shape
+                if fact.shape != shape or any(
+                    axis >= len(shape) or shape[axis] != 1 for axis in reducer.axis
+                ):
+                    return "the terms are not of one shape"
+                if fact.dtype != dtype:
+                    if (
+                        fact.dtype.kind not in "biu"
+                        or kind not in _EXACT
+                        or not np.can_cast(fact.dtype, dtype)
+                    ):
+                        return f"terms of {fact.dtype} in sums of {dtype}"
+                    self.in_place = False
+                self.in_place = self.in_place and term.product
+                self.accumulator = max(self.accumulator, fact.size * dtype.itemsize)
+            self.scalar = self.scalar or len(shape or ()) == len(reducer.axis)
+        return None
+
+    def sizes(self, site: Site, private: Mapping[Key, int], points: Mapping[Key, Task]) -> Sizes | Missed:
+        """What the cost model needs, or which fact is missing."""
+        first: dict[Key, int] = {}
+        last: dict[Key, int] = {}
+        for terms in self.terms:
+            for number, term in enumerate(terms):
+                for dep in term.body._dependencies:
+                    if dep not in first or number < first[dep]:
+                        first[dep] = number
+                    if dep not in last or number > last[dep]:
+                        last[dep] = number
+        blocks = []
+        for key, begin in first.items():
+            if type(site.node(key)) is DataNode:
+                continue  # in memory from the beginning to the end
+            fact = site.facts.of(key)
+            if fact is None:
+                return Missed("the blocks that it needs are not known to be NumPy arrays")
+            blocks.append(Block(fact.nbytes, begin, last[key], private.get(key) == begin))
+        for point, node in points.items():  # what a gated task takes from others is there already
+            for dep in node._dependencies:
+                below = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
+                if below is not None and dep not in first:
+                    blocks.append(Block(below.nbytes, 0, last.get(point, private[point]), False))
+        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks)
+
+
+def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:
+    """Group sums that share a block; sums that share none stand alone."""
+    nodes = site.graph.nodes
+    parent = list(range(len(trees)))
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    owner: dict[Any, int] = {}
+    for i, mine in enumerate(terms):
+        kind = (len(mine), trees[i].reducer)
+        for term in mine:
+            for dep in term.body._dependencies:
+                first = owner.setdefault((kind, dep), i)
+                if first != i and type(nodes.get(dep)) is Task:
+                    parent[find(i)] = find(first)
+    groups: dict[int, Group] = {}
+    for i, tree in enumerate(trees):
+        group = groups.setdefault(find(i), Group([], []))
+        group.trees.append(tree)
+        group.terms.append(terms[i])
+    return list(groups.values())

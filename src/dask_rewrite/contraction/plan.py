@@ -1,0 +1,181 @@
+"""The cost model: how to accumulate, from the sizes of a contraction and of the machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dask.utils import format_bytes
+
+from dask_rewrite.contraction.schedule import Machine
+from dask_rewrite.rules import Missed
+
+#: Terms that one task adds, at most; small blocks are added several at a time.
+MOST_TERMS = 4
+#: Bytes of blocks that one task may wait for before it is worth a task of its own; on a cluster a task
+#: costs about ten times as much.
+SMALL_LOCAL, SMALL_CLUSTER = 2**19, 2**22
+#: What dask would have to hold before gates are worth their tasks on a cluster.
+GATES_CLUSTER = 2**26
+#: Loads under way, per thread, beyond those that are being worked on.
+AHEAD = 2
+#: A plan that saves less than this part of the bytes is not worth it.
+GAIN = 0.8
+
+
+def _size(nbytes: int) -> str:
+    return str(format_bytes(nbytes))
+
+
+class Block(NamedTuple):
+    """A block that terms need: its bytes, and the first and last term that do."""
+
+    nbytes: int
+    first: int
+    last: int
+    gated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the cost model knows of a contraction.
+
+    Parameters
+    ----------
+    sums : int
+        Output blocks that are computed from the same blocks.
+    terms : int
+        Of each sum: slabs of the contracted axis.
+    accumulator : int
+        Bytes of the largest partial sum.
+    blocks : sequence of Block
+        What the terms need.
+    """
+
+    sums: int
+    terms: int
+    accumulator: int
+    blocks: Sequence[Block]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks that the terms need."""
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def per_slab(self) -> float:
+        """Blocks that a slab needs."""
+        return max(1.0, len(self.blocks) / self.terms)
+
+    def held(self, width: int, ahead: int) -> int:
+        """Most bytes of blocks held at a time: steps of ``width`` terms, loads so many steps ahead."""
+        change = [0] * (self.terms + 1)
+        for block in self.blocks:
+            begin = max(0, (block.first // width - ahead) * width) if block.gated else 0
+            change[begin] += block.nbytes
+            change[block.last + 1] -= block.nbytes
+        most = now = 0
+        for step in change:
+            now += step
+            most = max(most, now)
+        return most
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a contraction is accumulated.
+
+    Parameters
+    ----------
+    chains : int
+        Of each sum, so that all threads have work.
+    width : int
+        Terms that one task adds.
+    look : int
+        Loads of step ``s + look`` start when step ``s`` is folded in; 0: no gates.
+    every : int
+        A gate stands after each so many steps.
+    lockstep : bool
+        A step waits for the gate of the step before, which holds the accumulators down to one generation;
+        else each accumulator is noted on its own, so that it need not travel to the gate.
+    peak : int
+        Predicted bytes of blocks held.
+    before : int
+        Predicted without the rewrite.
+    """
+
+    chains: int
+    width: int
+    look: int
+    every: int
+    lockstep: bool
+    peak: int
+    before: int
+
+    def steps(self, terms: int) -> list[list[list[int]]]:
+        """For each chain its steps, for each step the numbers of the terms it adds.
+
+        Examples
+        --------
+        >>> Plan(2, 2, 1, 1, False, 0, 0).steps(7)
+        [[[0, 1], [4, 5]], [[2, 3], [6]]]
+        """
+        groups = [list(range(i, min(i + self.width, terms))) for i in range(0, terms, self.width)]
+        return [groups[chain :: self.chains] for chain in range(self.chains)]
+
+    def __str__(self) -> str:
+        chains = "one chain" if self.chains == 1 else f"{self.chains} chains"
+        gates = f"loads at most {self.look + self.every - 1} steps ahead" if self.look else "no gates"
+        return (
+            f"{chains} a block, {self.width} terms a step, {gates}; "
+            f"predicted peak {_size(self.peak)} instead of {_size(self.before)}"
+        )
+
+
+def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
+    """The plan with the most parallelism that holds less than dask would, and no more than ``limit``.
+
+    Examples
+    --------
+    >>> blocks = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
+    >>> plan = make_plan(Sizes(16, 80, 2_000_000, blocks), Machine(2, 1, 0), 2**40)
+    >>> plan.peak, plan.before
+    (52000000, 644000000)
+    >>> make_plan(Sizes(16, 80, 2_000_000, blocks[:80]), Machine(64, 1, 0), 2**40).chains
+    4
+    """
+    before = sizes.nbytes + min(sizes.sums, machine.threads) * sizes.accumulator
+    chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
+    cluster = machine.workers > 1
+    slab = max(1, sizes.nbytes // sizes.terms)
+    small = SMALL_CLUSTER if cluster else SMALL_LOCAL
+    width = max(1, min(MOST_TERMS, small // slab, sizes.terms // (4 * chains)))
+    loads = sizes.per_slab * width * chains
+    look = 1 + math.ceil(AHEAD * machine.threads / loads)
+    plan = Plan(chains, width, look, 2 if cluster else 1, False, 0, before)
+    plan = _predicted(plan, sizes, machine)
+    for smaller in (
+        lambda p: replace(p, every=1),
+        lambda p: replace(p, width=1, look=max(1, p.look // 2)),
+        lambda p: replace(p, look=1),
+        lambda p: replace(p, chains=1),
+    ):
+        if plan.peak <= limit:
+            break
+        plan = _predicted(smaller(plan), sizes, machine)
+    if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
+        if sizes.sums < 2 * machine.threads:
+            return Missed(f"predicted peak {_size(plan.peak)}, and {_size(before)} as it is")
+        return replace(plan, chains=1, look=0, every=1, lockstep=False, peak=before)
+    return plan
+
+
+def _predicted(plan: Plan, sizes: Sizes, machine: Machine) -> Plan:
+    running = sizes.sums * plan.chains
+    lockstep = machine.workers == 1 and running >= 2 * machine.threads and plan.every == 1
+    accumulators = (running + min(running, machine.threads)) * sizes.accumulator
+    blocks = sizes.held(plan.width * plan.chains, plan.look + plan.every - 2)
+    copies = 2 if machine.workers > 1 else 1  # most blocks are used by several workers
+    return replace(plan, lockstep=lockstep, peak=accumulators + copies * blocks)

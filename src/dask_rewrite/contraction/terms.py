@@ -1,0 +1,126 @@
+"""The terms of a sum, opened: what is computed for one slab of the contracted axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask.array.einsumfuncs import chunk_einsum
+from dask.array.routines import _chunk_sum, _matmul, _tensordot
+from dask.typing import Key
+
+from dask_rewrite.contraction.trees import SUMS, Reducer
+from dask_rewrite.layers import is_coroutine
+from dask_rewrite.nodes import make_container, make_task
+from dask_rewrite.opened import opened
+from dask_rewrite.program import operation
+from dask_rewrite.rules import Site
+
+#: Block functions of dask's products; what they return belongs to nobody else.
+PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
+
+
+class Term(NamedTuple):
+    """One term: the expression to add, and what it takes from the graph.
+
+    Parameters
+    ----------
+    body : Task
+        A task without a key.
+    product : bool
+        The body is a product of dask's, bare of the sum over its axes of length one.
+    views : tuple of Key
+        Tasks that became part of the body, since they only look at a block in another way.
+    """
+
+    body: Task
+    product: bool
+    views: tuple[Key, ...]
+
+
+def open_term(key: Key, reducer: Reducer, site: Site) -> Term | None:
+    """The term under a key, or None if its task must stay as it is."""
+    task = site.node(key)
+    if type(task) is not Task or not may_move(task):
+        return None
+    body = opened(task) or task
+    inner = _bare_product(body, reducer)
+    product = inner is not None
+    body = inner or body
+    views: dict[Key, Task | TaskRef] = {}
+    for dep in body._dependencies:
+        below = site.node(dep)
+        if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
+            views[dep] = below
+    body = substituted(body, views)
+    return Term(make_task(None, body.func, body.args, body.kwargs, body._dependencies), product, tuple(views))
+
+
+def _bare_product(body: Task, reducer: Reducer) -> Task | None:
+    """What a term sums, if that is one of dask's products and the sum adds nothing to nothing."""
+    func = body.func
+    if type(func) is not functools.partial or func.args or len(body.args) != 1:
+        return None
+    options = {**func.keywords, **body.kwargs}
+    if options.get("axis") != reducer.axis or options.get("keepdims") is not True:
+        return None
+    if options.get("dtype") != reducer.dtype or options.keys() - {"axis", "dtype", "keepdims"}:
+        return None
+    if func.func is not _chunk_sum if reducer.kind == "chunk-sum" else func.func not in SUMS:
+        return None
+    inner = body.args[0]
+    if type(inner) is not Task or not any(inner.func is each for each in PRODUCTS):
+        return None
+    return inner if inner.func is _matmul or _contracts(inner, reducer.axis) else None
+
+
+def _contracts(product: Task, axis: tuple[int, ...]) -> bool:
+    """The product has length one along the axes that are summed."""
+    kwargs = product.kwargs
+    if product.func is _tensordot:
+        axes = kwargs.get("axes")
+        return type(axes) is tuple and kwargs.get("is_sparse") is False and tuple(sorted(axes[0])) == axis
+    operands = sum(isinstance(arg, (GraphNode, TaskRef)) for arg in product.args)
+    result = kwargs.get("subscripts", "").partition("->")[2]
+    count = kwargs.get("ncontract_inds")
+    if type(count) is not int or count < 1:
+        return False
+    # with one operand, einsum may return a view of it
+    return operands > 1 and axis == tuple(range(len(result), len(result) + count))
+
+
+def _only_looks(task: Task) -> bool:
+    """A transposed view costs nothing to make, and a worker would keep it as if it were a copy."""
+    return task.func is np.transpose and len(task.args) == 1 and type(task.args[0]) is TaskRef
+
+
+def may_move(task: Task) -> bool:
+    """Tasks that a worker awaits, or knows by name, stay as they are."""
+    if is_coroutine(task.func):
+        return False
+    module = getattr(task.func, "__module__", None) or ""
+    return type(task.func) is MethodType or not module.startswith("distributed.shuffle")
+
+
+def substituted(node: Any, values: Mapping[Key, Task | TaskRef]) -> Any:
+    """The expression with references to ``values`` replaced by these; as deep as one node is nested."""
+    if type(node) is TaskRef:
+        found = values.get(node.key)
+        if not isinstance(found, Task):
+            return node if found is None else found
+        return make_task(None, found.func, found.args, found.kwargs, found._dependencies)
+    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
+        return node
+    if isinstance(node, NestedContainer):
+        items = [substituted(arg, values) for arg in node.args]
+        return make_container(node, tuple(items), operation(list, items)._dependencies)
+    if type(node) is not Task:
+        return node  # an alias inside an expression: nothing that lowering makes
+    args = [substituted(arg, values) for arg in node.args]
+    if not any(isinstance(value, GraphNode) for value in node.kwargs.values()):
+        return operation(node.func, args, node.kwargs)
+    return operation(node.func, args, {k: substituted(v, values) for k, v in node.kwargs.items()})

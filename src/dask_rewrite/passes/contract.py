@@ -1,0 +1,120 @@
+"""Products summed over a long axis: accumulated slab by slab, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import dask.config
+from dask.typing import Key
+from dask.utils import parse_bytes
+
+from dask_rewrite.contraction.gates import gate_points, private_blocks
+from dask_rewrite.contraction.groups import Group, group_trees
+from dask_rewrite.contraction.plan import make_plan
+from dask_rewrite.contraction.rewrite import Work
+from dask_rewrite.contraction.schedule import Machine, machine
+from dask_rewrite.contraction.terms import Term, open_term
+from dask_rewrite.contraction.trees import Tree, find_trees
+from dask_rewrite.graph import Graph
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.rules import Missed, Site
+from dask_rewrite.verify import is_acyclic
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """``sum([a0 @ b0, a1 @ b1, ...])`` → ``... (a1 @ b1) + ((a0 @ b0) + 0)``, one slab after the other.
+
+    The blocks of ``x @ x.T`` are each used by many blocks of the result. The scheduler finishes one of
+    these after the other, and meanwhile holds nearly all of ``x``. Accumulated, all blocks of the result
+    advance together: one task per block and slab adds a product to what came before, products are never
+    kept, and gates let loads run only a few slabs ahead.
+
+    Legal where all terms are NumPy arrays of one shape and of a dtype that the sum has anyway: exactly for
+    integers, up to rounding for floating-point numbers (``reassociate``).
+    """
+
+    name: ClassVar[str] = "contract"
+    reassociate: bool = True
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        site = Site(graph)
+        trees: list[Tree] = []
+        terms: list[list[Term]] = []
+        for found in find_trees(site):
+            if not isinstance(found, Tree):
+                remarks.missed(self.name, found[0], found[1].reason)
+                continue
+            opened = [open_term(key, found.reducer, site) for key in found.leaves]
+            if any(term is None for term in opened):
+                remarks.missed(self.name, found.root, "a term must stay a task of its own")
+                continue
+            trees.append(found)
+            terms.append(opened)  # type: ignore[arg-type]
+        if not trees:
+            return graph
+        return self._contracted(graph, group_trees(trees, terms, site), site, remarks)
+
+    def _contracted(self, graph: Graph, groups: list[Group], site: Site, remarks: Remarks) -> Graph:
+        running = machine()
+        limit = memory_limit(running)
+        users = graph.users()
+        stop = frozenset(tree.root for group in groups for tree in group.trees)
+        work: list[Work] = []
+        for group in groups:
+            found = self._planned(group, site, users, stop, running, limit)
+            key = group.trees[0].root
+            if isinstance(found, Missed):
+                remarks.missed(self.name, key, found.reason)
+            elif remarks.allow(self.name, key):
+                work.append(found)
+        if not work:
+            return graph
+        made = _applied(graph, work, users, gated=True)
+        if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
+            remarks.missed(self.name, None, "gates would close a cycle: rewritten without")
+            made = _applied(graph, work, users, gated=False)
+        for each in work:
+            remarks.applied(self.name, each.root, str(each))
+        if remarks.check is not None:
+            remarks.check(made)
+        return made
+
+    def _planned(
+        self,
+        group: Group,
+        site: Site,
+        users: Mapping[Key, int],
+        stop: frozenset[Key],
+        running: Machine,
+        limit: int,
+    ) -> Work | Missed:
+        reason = group.check(site, self.reassociate)
+        if reason is not None:
+            return Missed(reason)
+        nodes = site.graph.nodes
+        private = private_blocks(site.graph, users, [tree.leaves for tree in group.trees], stop)
+        points = gate_points(nodes, private)
+        sizes = group.sizes(site, private, points)
+        if isinstance(sizes, Missed):
+            return sizes
+        plan = make_plan(sizes, running, limit)
+        return plan if isinstance(plan, Missed) else Work(group, plan, points, private)
+
+
+def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:
+    nodes = dict(graph.nodes)
+    annotations = dict(graph.annotations)
+    for each in work:
+        each.apply(nodes, annotations, users, gated)
+    return replace(graph, nodes=nodes, annotations=annotations)
+
+
+def memory_limit(running: Machine) -> int:
+    """Bytes that blocks of a contraction may hold: as configured, or half of what there is."""
+    given = dask.config.get("rewrite.contraction.memory-limit", None)
+    if given is not None:
+        return parse_bytes(given)
+    return running.memory // 2 or 2**62
