@@ -178,7 +178,7 @@ class Facts:
         template, inputs = found
         inner = {name: self._evaluate(value, env) for name, value in inputs.items()}
         try:
-            memo = (id(template), *[(name, type(value), value) for name, value in inner.items()])
+            memo = (id(template), *[(name, _frozen(value)) for name, value in inner.items()])
             known_already = self._templates.get(memo)
         except TypeError:  # an input that cannot be hashed
             return self._evaluate(template, inner)
@@ -200,6 +200,24 @@ class Facts:
             else:
                 state = self._evaluate(body, state)
         return state
+
+
+#: Values that are equal only if they are the same.
+_BY_VALUE = frozenset([int, bool, str, bytes, type(None), Fact, _Unknown])
+
+
+def _frozen(value: Any) -> Any:
+    """Something hashable that is equal for equal values only: 1 is not True, and 0.0 is not -0.0."""
+    kind = type(value)
+    if kind in _BY_VALUE:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is tuple:
+        return kind, tuple(map(_frozen, value))
+    if kind is slice:
+        return kind, *map(_frozen, (value.start, value.stop, value.step))
+    raise TypeError(f"{kind} is not compared")
 
 
 def _may_be_known(node: GraphNode) -> bool:

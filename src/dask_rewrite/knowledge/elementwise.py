@@ -19,7 +19,7 @@ from dask.utils import methodcaller
 
 from dask_rewrite.knowledge.blocks import NUMBERS, array, block, broadcast, cast, one_of, plain
 from dask_rewrite.knowledge.fact import Fact
-from dask_rewrite.knowledge.known import Known
+from dask_rewrite.knowledge.known import Call, Known
 
 #: What makes two arguments the same for the type of the result.
 Kind: TypeAlias = tuple[Any, ...]
@@ -180,6 +180,15 @@ def _copies(args: Any, kwargs: Any) -> bool:
     return "copy" not in kwargs
 
 
+def _has_terms(args: Any, kwargs: Any) -> bool:
+    """Whether there are terms to fold: a single one comes back as it is."""
+    return len(args) == 2 and len(getattr(args[1], "args", ())) > 1
+
+
+def _folds_with(args: Any, kwargs: Any) -> list[Call]:
+    return [(getattr(args[0], "value", args[0]), (None, None), {})]
+
+
 def _ufunc(
     func: np.ufunc, exact: bool, *args: Any, dtype: Any = None, where: Any = True, out: Any = None
 ) -> Any:
@@ -246,5 +255,5 @@ ELEMENTWISE: dict[Callable[..., Any], Known] = {
     methodcaller("astype"): Known(astype, fresh=_copies),
     reductions._sqrt: Known(partial(elementwise, np.sqrt, exact=True)),
     builtins.sum: Known(folded),
-    functools.reduce: Known(reduce, fresh=False, calls=lambda args, kwargs: [(args[0], (None, None), {})]),
+    functools.reduce: Known(reduce, fresh=_has_terms, calls=_folds_with),
 }

@@ -12,7 +12,7 @@ from dask._task_spec import List
 from dask.array import _shuffle, core
 from dask.array.dispatch import concatenate_lookup, take_lookup
 
-from dask_rewrite.knowledge.blocks import DType, array, axes_of, same_fill
+from dask_rewrite.knowledge.blocks import DType, array, axes_of, block, same_fill
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
 from dask_rewrite.knowledge.movement import take
@@ -134,6 +134,22 @@ def _merged_axes(arrays: Any, axes: Any) -> Any:
     return merge(arrays, axes)
 
 
+def _finalized(results: Any) -> Any:
+    """``core.finalize``: all blocks of an array as one."""
+    inner = results
+    while type(inner) is list and len(inner) == 1:
+        inner = inner[0]
+    return _merged(results) if type(inner) is list else block(inner)
+
+
+def _finalizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether there are several blocks to join: older dask returns a single one as it is."""
+    inner = args[0] if args else None
+    while type(inner) is List and len(inner.args) == 1:
+        inner = inner.args[0]
+    return type(inner) is List
+
+
 def _stacked(arrays: Any, axis: int = 0) -> Any:
     facts = _arrays(arrays)
     if not facts or any(fact.shape != facts[0].shape for fact in facts):
@@ -198,5 +214,6 @@ JOINING: dict[Callable[..., Any], Known] = {
     core.concatenate3: Known(_merged, fresh=_joins),
     core.concatenate_shaped: Known(_merged_shaped, fresh=_joins),
     core.concatenate_axes: Known(_merged_axes, fresh=_joins),
+    core.finalize: Known(_finalized, fresh=_finalizes),
     _shuffle.concatenate_arrays: Known(_reordered),
 }
