@@ -87,6 +87,8 @@ class Fold(NamedTuple):
         The kind of its operation.
     stepwise : bool
         Whether Python combines the terms two by two, instead of NumPy all at once.
+    binary : bool
+        Whether the operation itself is an argument, as for ``functools.reduce``.
     refused : str
         Why this way of calling it is not understood; empty if it is.
     """
@@ -96,6 +98,7 @@ class Fold(NamedTuple):
     terms: tuple[Any, ...]
     kind: Kind
     stepwise: bool
+    binary: bool
     refused: str
 
     def __call__(self, terms: Sequence[Any]) -> Any:
@@ -137,8 +140,9 @@ def fold_of(node: Any) -> Fold | None:
     terms = _listed(args[place]) if bound <= place < len(args) else None
     if terms is None:
         return None
-    stepwise = func in _PYTHON or func is functools.reduce
-    return Fold(node, place - bound, terms, kind, stepwise, _refused(args[place + 1 :], kwargs, options))
+    binary = func is functools.reduce
+    refused = _refused(args[place + 1 :], kwargs, options)
+    return Fold(node, place - bound, terms, kind, binary or func in _PYTHON, binary, refused)
 
 
 def _operation(func: Any, args: tuple[Any, ...]) -> tuple[Kind, tuple[str, ...], int] | None:
@@ -237,6 +241,20 @@ def why_not(fold: Fold, facts: Sequence[Fact | None], reassociate: bool) -> str:
     return ""
 
 
+def keeps_order(fold: Fold, facts: Sequence[Fact | None]) -> bool:
+    """Whether ``f([f([x, y]), z])`` does to the bit, and in the same order, what ``f([x, y, z])`` does.
+
+    So it is where Python folds step by step. A sum starts at 0 each time: nothing, to a number that a
+    sum came to, since that is never -0.0 and never a boolean.
+    """
+    if not fold.stepwise:
+        return False
+    if fold.binary:
+        return True
+    whole = fold.kind in ("truth", "order")
+    return all(f is not None and f.dtype.kind in "biufc" and (f.size == 1 or not whole) for f in facts)
+
+
 def _folded(fold: Fold, terms: Value) -> Value | None:
     """What folding terms of this kind gives, found out with ones; None if it fails."""
     one: Any = np.ones((1,) * terms.ndim, terms.dtype)
@@ -249,4 +267,4 @@ def _folded(fold: Fold, terms: Value) -> Value | None:
     return Value(np.asarray(result).dtype, np.ndim(result), not isinstance(result, np.ndarray))
 
 
-__all__ = ["Fold", "fold_of", "why_not"]
+__all__ = ["Fold", "fold_of", "keeps_order", "why_not"]

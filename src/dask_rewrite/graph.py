@@ -105,9 +105,21 @@ def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> M
     >>> metrics_of({})
     Metrics(tasks=0, depth=0, max_fan_in=0, nbytes=None)
     """
+    widest = max((len(node.dependencies) for node in nodes.values()), default=0)
+    return Metrics(len(nodes), max(depths_of(nodes).values(), default=0), widest)
+
+
+def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
+    """For each node, how many nodes lie on the longest path down from it.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, Task, TaskRef
+    >>> depths_of({"a": DataNode("a", 1), "b": Task("b", abs, TaskRef("a"))})
+    {'a': 1, 'b': 2}
+    """
     depth: dict[Key, int] = {}
     opened: set[Key] = set()  # a cycle ends here instead of looping for ever
-    widest = max((len(node.dependencies) for node in nodes.values()), default=0)
     for start in nodes:
         stack = [start]
         while stack:
@@ -122,4 +134,4 @@ def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> M
                 continue
             depth[key] = 1 + max((depth[d] for d in deps if d in depth), default=0)
             stack.pop()
-    return Metrics(len(nodes), max(depth.values(), default=0), widest)
+    return depth

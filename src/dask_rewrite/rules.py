@@ -17,7 +17,7 @@ from dask.typing import Key
 
 from dask_rewrite.effects import Effects
 from dask_rewrite.facts import Facts
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, depths_of
 from dask_rewrite.remarks import Remarks
 
 
@@ -61,6 +61,10 @@ class Site:
                 consumers.setdefault(dep, []).append(key)
         return consumers
 
+    @cached_property
+    def _depths(self) -> dict[Key, int]:
+        return depths_of(self.graph.nodes)
+
     def node(self, key: Key) -> GraphNode | None:
         """The node under a key, or None for what lies outside the graph."""
         return self.graph.nodes.get(key)
@@ -68,6 +72,10 @@ class Site:
     def used_once(self, key: Key) -> bool:
         """Exactly one task uses it and nobody asked for it."""
         return self._users.get(key) == 1 and key not in self._outputs
+
+    def depth(self, key: Key) -> int:
+        """Tasks on the longest path down from a key, as it was when this was first asked."""
+        return self._depths.get(key, 0)
 
     def consumers(self, key: Key) -> list[Key]:
         """The tasks that use a key."""

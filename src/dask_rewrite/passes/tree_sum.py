@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.facts import Fact
-from dask_rewrite.folds import Fold, fold_of, why_not
+from dask_rewrite.fold_trees import Cutter, folding, inputs_of, with_calls
+from dask_rewrite.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.names import fingerprint, layer_name
-from dask_rewrite.nodes import NO_DEPS, Deps, children, make_container, make_task
+from dask_rewrite.nodes import NO_DEPS, children, make_task
 from dask_rewrite.opened import opened, template_of
-from dask_rewrite.program import operation
 from dask_rewrite.rules import Missed, Replacement, Site
+
+
+class _Plan(NamedTuple):
+    fold: Fold
+    in_a_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,13 @@ class TreeSum:
     One wide task holds all of its inputs at once; a tree releases them as they arrive. Legal where the
     terms are known to be NumPy arrays of one dtype and shape and the operation associates on them:
     exactly for integers and booleans, up to rounding for floats (``reassociate``). Every level calls the
-    same function. What delayed calls fold is of unknown type: they need the user's word (``delayed``).
+    same function.
+
+    Where the operation may not be regrouped, but Python does it step by step, the tree is a row: each
+    sum goes on where the one before stopped. So it is for products that come into being one after the
+    other, as in a factorization, which are then computed by the sums themselves.
+
+    What delayed calls fold is of unknown type: they need the user's word (``delayed``).
     """
 
     name: ClassVar[str] = "tree-sum"
@@ -37,7 +50,7 @@ class TreeSum:
     @property
     def inputs_above(self) -> int:
         """Tasks with more inputs are offered to this rule."""
-        return max(self.fan_in, 2)
+        return max(self.fan_in, 3)
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None:
         if len(task._dependencies) <= self.inputs_above:
@@ -46,66 +59,70 @@ class TreeSum:
         folds = [fold for fold in _folds_in(body) if len(_inputs(fold)) > 2]
         if not folds:
             return None
-        reasons = [fold.refused or self._why_not(fold, task.key, site) for fold in folds]
-        legal = [fold for fold, reason in zip(folds, reasons) if not reason]
-        if not legal:
-            return Missed(reasons[0])
-        others = task._dependencies.difference(*map(_inputs, legal))
-        room = max(2, (self.inputs_above - len(others)) // len(legal))
+        found = [self._plan(fold, task.key, site) for fold in folds]
+        plans = [plan for plan in found if isinstance(plan, _Plan)]
+        if not plans:
+            return found[0]  # type: ignore[return-value]
+        others = task._dependencies.difference(*[_inputs(plan.fold) for plan in plans])
+        room = max(2, (self.inputs_above - len(others)) // len(plans))
         nodes: dict[Key, GraphNode] = {}
         changed: dict[int, Task] = {}
-        for number, fold in enumerate(legal):
-            top = self._tree(fold, room, _Names(self, task.key, number, fold), nodes)
-            if top is not fold.terms:
-                changed[id(fold.call)] = _folding(fold, top)
+        for number, (fold, in_a_row) in enumerate(plans):
+            summed = fold._replace(terms=self._summed(fold, task.key, site)) if in_a_row else fold
+            name = self._namer(task.key, (number, room, in_a_row), summed)
+            cutter = Cutter(summed, self.inputs_above, room, name)
+            top = cutter.in_a_row() if in_a_row else cutter.balanced()
+            if cutter.nodes:
+                changed[id(fold.call)] = folding(fold, top)
+                nodes.update(cutter.nodes)
         if not changed:
             return None
-        body = _with(body, changed)
+        body = with_calls(body, changed)
         nodes[task.key] = make_task(
             task.key, body.func, body.args, body.kwargs, body._dependencies, task._data_producer
         )
         return nodes
 
-    def _why_not(self, fold: Fold, key: Key, site: Site) -> str:
+    def _plan(self, fold: Fold, key: Key, site: Site) -> _Plan | Missed:
+        if fold.refused:
+            return Missed(fold.refused)
         facts = [_fact(term, site) for term in fold.terms]
-        if None not in facts or type(key) is not str:
-            return why_not(fold, facts, self.reassociate)
-        if not all(isinstance(term, (TaskRef, Task)) for term in fold.terms):
-            return "a term is a plain value"
+        if None in facts and type(key) is str:
+            return self._on_the_users_word(fold, facts, site)
+        reason = why_not(fold, facts, self.reassociate)
+        ordered = keeps_order(fold, facts)
+        if all(_is_product(term, site) for term in fold.terms):
+            depths = [site.depth(term.key) for term in fold.terms]
+            if ordered and all(one < other for one, other in pairwise(depths)):
+                return _Plan(fold, in_a_row=True)
+            if not reason and all(one > other for one, other in pairwise(depths)):
+                return _Plan(fold._replace(terms=fold.terms[::-1]), in_a_row=True)
+        if not reason:
+            return _Plan(fold)
+        return _Plan(fold, in_a_row=True) if ordered else Missed(reason)
+
+    def _on_the_users_word(self, fold: Fold, facts: Sequence[Fact | None], site: Site) -> _Plan | Missed:
+        if any(_is_plain(term, site) for term, fact in zip(fold.terms, facts) if fact is None):
+            return Missed("a term is a plain value")
+        known = [fact for fact in facts if fact is not None]
+        if known and (reason := why_not(fold, known, self.reassociate)):
+            return Missed(reason)
         if not self.delayed:
-            return "delayed values are of unknown type; see rewrite.options.tree-sum.delayed"
-        return "" if self.reassociate else "rewrite.reassociate is off"
+            return Missed("delayed values are of unknown type; see rewrite.options.tree-sum.delayed")
+        return _Plan(fold) if self.reassociate else Missed("rewrite.reassociate is off")
 
-    def _tree(self, fold: Fold, room: int, names: _Names, nodes: dict[Key, GraphNode]) -> Sequence[Any]:
-        """The terms of the topmost call; what lies below becomes nodes."""
-        terms: Sequence[Any] = fold.terms
-        level = 0
-        while sum(map(_weight, terms)) > room:
-            groups = _neighbours(terms, self.inputs_above)
-            if len(groups) == len(terms):
-                break
-            level += 1
-            for i, group in enumerate(groups):
-                call = _folding(fold, group)
-                key = names.key(level, i)
-                nodes[key] = make_task(key, call.func, call.args, call.kwargs, call._dependencies)
-            terms = [TaskRef(names.key(level, i)) for i in range(len(groups))]
-        return terms
+    def _summed(self, fold: Fold, key: Key, site: Site) -> tuple[Any, ...]:
+        """The terms, with products that need not be tasks of their own; the newest stays one."""
+        *terms, newest = fold.terms
+        return (*[_product(term, key, site) or term for term in terms], newest)
 
-
-class _Names:
-    """Keys of the partial results of one fold: never the same for other terms or another shape of tree."""
-
-    __slots__ = ("_prefix", "_rest")
-
-    def __init__(self, rule: TreeSum, key: Key, number: int, fold: Fold) -> None:
-        self._prefix = f"{rule.name}-{fingerprint([rule.name, rule.fan_in, layer_name(key)])}"
+    def _namer(self, key: Key, shape: tuple[int, ...], fold: Fold) -> Callable[[int], Key]:
+        """Keys that are never the same for other terms, or for the same terms cut otherwise."""
+        prefix = f"{self.name}-{fingerprint([self.name, layer_name(key)])}"
         within = key[1:] if type(key) is tuple else ()
-        inputs = [repr(sorted(map(repr, _dependencies(term)))) for term in fold.terms]
-        self._rest = (*within, fingerprint([number, *inputs]))
-
-    def key(self, level: int, i: int) -> Key:
-        return (self._prefix, *self._rest, level, i)
+        terms = [repr(sorted(map(repr, inputs_of(term)))) for term in fold.terms]
+        token = fingerprint([repr((self, shape)), *terms])
+        return lambda i: (prefix, *within, token, i)
 
 
 def _body(task: Task) -> Task:
@@ -127,21 +144,11 @@ def _folds_in(body: Task) -> Iterator[Fold]:
         if fold is not None:
             yield fold
         else:
-            stack.extend(children(node))
+            stack.extend([child for child in children(node) if isinstance(child, Task)])
 
 
-def _dependencies(term: Any) -> Deps:
-    if isinstance(term, TaskRef):
-        return frozenset((term.key,))
-    return term.dependencies if isinstance(term, GraphNode) else NO_DEPS
-
-
-def _inputs(fold: Fold) -> Deps:
-    return NO_DEPS.union(*map(_dependencies, fold.terms))
-
-
-def _weight(term: Any) -> int:
-    return 1 if type(term) is TaskRef else max(1, len(_dependencies(term)))
+def _inputs(fold: Fold) -> frozenset[Key]:
+    return NO_DEPS.union(*map(inputs_of, fold.terms))
 
 
 def _fact(term: Any, site: Site) -> Fact | None:
@@ -150,53 +157,31 @@ def _fact(term: Any, site: Site) -> Fact | None:
     return site.facts.of_node(term) if isinstance(term, GraphNode) else None
 
 
-def _neighbours(terms: Sequence[Any], fan_in: int) -> list[Sequence[Any]]:
-    """The terms in groups of about the same number of inputs, at most ``fan_in``, in their order.
+def _is_plain(term: Any, site: Site) -> bool:
+    """A value that stands in the graph as it is: what it does to its neighbours is not known."""
+    node = site.node(term.key) if type(term) is TaskRef else term
+    return not isinstance(node, (GraphNode, TaskRef)) or type(node) is DataNode
 
-    Examples
-    --------
-    >>> [len(group) for group in _neighbours([TaskRef(i) for i in range(19)], 8)]
-    [7, 6, 6]
+
+def _is_product(term: Any, site: Site) -> bool:
+    node = site.node(term.key) if type(term) is TaskRef else None
+    return type(node) is Task and node.func is np.dot
+
+
+def _product(term: Any, key: Key, site: Site) -> Task | None:
+    """The product as a part of the task that adds it up.
+
+    Only where that holds nothing longer: the factors have other users too, and are no larger.
     """
-    weights = [_weight(term) for term in terms]
-    total = sum(weights)
-    count = -(-total // fan_in)
-    groups: list[list[Any]] = [[]]
-    held = done = 0
-    for term, weight in zip(terms, weights):
-        full = done * count >= len(groups) * total  # this group has had its share
-        if groups[-1] and (full or held + weight > fan_in):
-            groups.append([])
-            held = 0
-        groups[-1].append(term)
-        held += weight
-        done += weight
-    return list(groups)
-
-
-def _folding(fold: Fold, terms: Sequence[Any]) -> Task:
-    """The same call over other terms."""
-    call = fold.call
-    old = call.args[fold.place]
-    deps = NO_DEPS.union(*map(_dependencies, terms))
-    args = list(call.args)
-    if isinstance(old, NestedContainer):
-        args[fold.place] = make_container(old, tuple(terms), deps)
-    else:
-        args[fold.place] = make_task(None, old.func, tuple(terms), old.kwargs, deps)
-    return operation(call.func, args, call.kwargs)
-
-
-def _with(node: Any, changed: Mapping[int, Task]) -> Any:
-    """The task with some of the calls inside replaced; tasks are shallow."""
-    if id(node) in changed:
-        return changed[id(node)]
-    if not isinstance(node, Task) or not node._dependencies:
-        return node
-    args = [_with(arg, changed) for arg in node.args]
-    if type(node) is Task:
-        kwargs = {name: _with(value, changed) for name, value in node.kwargs.items()}
-        return operation(node.func, args, kwargs)
-    if isinstance(node, NestedContainer):
-        return make_container(node, tuple(args), operation(list, args)._dependencies)
-    return node
+    node = site.node(term.key) if type(term) is TaskRef else None
+    if type(node) is not Task or node.func is not np.dot or type(term.key) is not tuple:
+        return None
+    if not site.used_once(term.key) or not site.same_annotations(term.key, key) or node._data_producer:
+        return None
+    made = site.facts.of(term.key)
+    if made is None or len(node._dependencies) > 2 or any(map(site.used_once, node._dependencies)):
+        return None
+    factors = [site.facts.of(factor) for factor in node._dependencies]
+    if any(factor is None or factor.nbytes > made.nbytes for factor in factors):
+        return None
+    return make_task(None, node.func, node.args, node.kwargs, node._dependencies)
