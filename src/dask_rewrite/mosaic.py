@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
     at: Shape  # its first corner in the result
     shape: Shape
-    source: Hashable  # a key, or a Fill
+    source: Any  # a key, or a Fill
     axes: tuple[Axis, ...]  # one per axis of the source; empty for a Fill
 
 

@@ -15,6 +15,7 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
+from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.passes.tree_sum import TreeSum
 from dask_rewrite.remarks import Remarks
@@ -57,6 +58,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
     "contract": Contract,  # on whole sums of products, before anything fuses into these
+    "share": Share,  # after all that makes constants and sums, before equal ones are hidden in others
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "sweep": Sweep,  # last: drops what the others left behind

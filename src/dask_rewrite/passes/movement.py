@@ -1,0 +1,121 @@
+"""Tasks that only move data: slices, concatenations, transpositions, pads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, ClassVar
+
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+
+from dask_rewrite.graph import Graph, Nodes
+from dask_rewrite.passes.movement_forms import Forms
+from dask_rewrite.passes.movement_read import MOVES
+from dask_rewrite.passes.movement_write import Writer
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.rules import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """``concatenate([pad(x)[:2], zeros])`` through any number of tasks → one task over the source blocks.
+
+    Appending, padding, slicing, stacking and rechunking in turns copy the same bytes again and again, and
+    make more tasks each time. Each block of this kind has one normal form, a mosaic, and is made from it:
+    an alias, a slice, a constant, a pad, or one concatenation. Legal where all blocks are known to be
+    NumPy arrays of one dtype; of others, only slices are composed. A stage that exists to keep the graph
+    small stays.
+
+    Parameters
+    ----------
+    max_pieces : int
+        Blocks that one task may be put together from, unless it was from as many before.
+    max_whole : int
+        Bytes of a block that may travel as a whole where only a slice of it is needed: that saves a task.
+    """
+
+    name: ClassVar[str] = "movement"
+    max_pieces: int = 16
+    max_whole: int = 65_536
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        nodes = graph.nodes
+        moves = {key for key, t in nodes.items() if type(t) is Task and id(t.func) in MOVES}
+        if not moves:
+            return graph
+        pinned = self._pinned(graph, moves)
+        site = Site(graph)
+        forms = Forms(graph, site, moves, pinned, self.max_pieces)
+        forms.learn()
+        writer = Writer(forms, self.max_whole)
+        made: Nodes = {}
+        work = [key for key in nodes if key in pinned]
+        changed = 0
+        for key in work:  # grows while it is worked off
+            if key in made:
+                continue
+            task = nodes[key]
+            found = writer.task(key)
+            new = task if isinstance(found, str) else found
+            if isinstance(found, str):
+                remarks.missed(self.name, key, found)
+            elif new is not task and not remarks.allow(self.name, key):
+                new = task
+            if new is not task:
+                changed += 1
+                remarks.applied(self.name, key)
+            made[key] = new
+            cuts = writer.cuts
+            work.extend(
+                dep
+                for each in (new, *[cuts[d] for d in new._dependencies if d in cuts])
+                for dep in each._dependencies
+                if dep in moves and dep not in made
+            )
+        if not changed:
+            return graph
+        return self._assembled(graph, moves, made, writer)
+
+    def _pinned(self, graph: Graph, moves: set[Key]) -> set[Key]:
+        """The moves that outputs are, or that other tasks use."""
+        others = [node._dependencies for key, node in graph.nodes.items() if key not in moves]
+        return moves.intersection(chain.from_iterable(others)).union(moves.intersection(graph.outputs))
+
+    def _assembled(self, graph: Graph, moves: set[Key], made: Nodes, writer: Writer) -> Graph:
+        nodes: Nodes = {}
+        for key, node in graph.nodes.items():
+            if key not in moves:
+                nodes[key] = node
+            elif key in made:
+                nodes[key] = made[key]
+        nodes.update(writer.cuts)
+        annotations = graph.annotations
+        if annotations and writer.annotations:
+            graph = replace(graph, annotations={**annotations, **writer.annotations})
+        without_users(nodes, graph.outputs)
+        return graph.with_nodes(nodes)
+
+
+def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
+    """Take out, in place, what no output needs any more.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, TaskRef
+    >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
+    >>> without_users(nodes, ["z"])
+    >>> list(nodes)
+    ['z']
+    """
+    users: Counter[Any] = Counter(chain.from_iterable([node._dependencies for node in nodes.values()]))
+    wanted = set(outputs)
+    unused = [key for key in nodes if key not in users and key not in wanted]
+    while unused:
+        node: GraphNode = nodes.pop(unused.pop())
+        for dep in node._dependencies:
+            users[dep] -= 1
+            if not users[dep] and dep not in wanted and dep in nodes:
+                unused.append(dep)

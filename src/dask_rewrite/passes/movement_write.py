@@ -1,0 +1,296 @@
+"""Writing the forms of tasks that move data as tasks again."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
+from dask.array import chunk
+from dask.typing import Key
+
+from dask_rewrite.mosaic import Fill, Piece
+from dask_rewrite.names import fingerprint, layer_name
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
+from dask_rewrite.passes.movement_emit import Emitter, filled, index_of, is_straight, is_whole, sliced
+from dask_rewrite.passes.movement_forms import Form, Forms
+from dask_rewrite.passes.movement_order import Order, gaps
+from dask_rewrite.passes.movement_read import JOINS
+from dask_rewrite.passes.movement_views import FULL, View, within
+from dask_rewrite.program import operation
+
+_IN_MEMORY = "the block would lie differently in memory"
+
+
+class Writer:
+    """Makes the new task of each move that is still needed.
+
+    Parameters
+    ----------
+    forms : Forms
+        What the moves are.
+    max_whole : int
+        Bytes of a block that may travel as a whole where a slice of it is needed.
+    """
+
+    def __init__(self, forms: Forms, max_whole: int) -> None:
+        self.forms = forms
+        self.site = forms.site
+        self.nodes = forms.graph.nodes
+        self.max_whole = max_whole
+        self.order = Order(self.site)
+        self.cuts: dict[Key, Task] = {}  # slices of large blocks, made where the block is
+        self.annotations: dict[Key, dict[str, Any]] = {}
+        self._cut_keys: dict[Any, Key] = {}
+        self._here: Key = ""
+        self._whole: set[Any] = set()
+        self._view_keys: dict[View, Key] = {}
+        self._emitter = Emitter(self._shape, self._reference, self.order.is_c)
+        for key, form in forms.forms.items():
+            self._register(key, form)
+
+    def task(self, key: Key) -> GraphNode | str:
+        """The new task of a key; the old one if there is nothing to gain, or why it could not be had."""
+        task = self.nodes[key]
+        assert type(task) is Task
+        form = self.forms.forms.get(key)
+        if form is None:
+            return "annotations differ" if key in self.forms.unequal else self._loose(key, task)
+        mosaic = form.mosaic
+        sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
+        if mosaic is self.forms.direct[key] and sources == task._dependencies:
+            return task
+        self._here = key
+        self._whole = {p.source for p in mosaic.pieces if self._is_whole(p)}
+        body = self._body(key, task, form)
+        if not isinstance(body, GraphNode):
+            return task if body is None else body
+        if type(body) is not Task:
+            return body
+        producer = task.data_producer
+        return make_task(key, body.func, body.args, body.kwargs, body._dependencies, producer)
+
+    def _body(self, key: Key, task: Task, form: Form) -> GraphNode | str | None:
+        mosaic, dtype = form.mosaic, form.dtype
+        pieces = mosaic.pieces
+        if form.nested:
+            return None
+        own = form.base is None or form.shown is None
+        if not own and not (len(pieces) == 1 and pieces[0].source == form.base):
+            assert form.base is not None
+            assert form.shown is not None
+            # a view of a block that is not used any more: as good as its own memory if it has no gaps
+            before = gaps(form.shown, self._shape(form.base))
+            own = before == frozenset() or self._any_order(key)
+            if not own:
+                return self._view(key, form, before) or _IN_MEMORY
+        if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
+            return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
+        if len(pieces) > 1:
+            return self._emitter.expression(mosaic, dtype) or "far more pieces than blocks"
+        (piece,) = pieces
+        ref, shape = TaskRef(piece.source), self._shape(piece.source)
+        if not own:  # it was a view of this very block
+            if is_whole(piece, shape) and self.site.read_only(key):
+                return Alias(key, piece.source)
+            found = sliced(ref, piece, shape)
+            return found if isinstance(found, Task) else operation(operator.getitem, (ref, index_of(piece)))
+        if is_whole(piece, shape):
+            if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
+                return Alias(key, piece.source)
+            return operation(np.array, (ref,), {"order": "C"})
+        if is_straight(piece) and 2 * np.prod(piece.shape, dtype=int) <= np.prod(shape, dtype=int):
+            return operation(chunk.getitem, (ref, index_of(piece)))  # which copies
+        return operation(np.array, (sliced(ref, piece, shape),), {"order": "C"})
+
+    def _view(self, key: Key, form: Form, before: frozenset[int] | None) -> Task | None:
+        """A view that has the same gaps as the one that it replaces."""
+        if len(form.mosaic.pieces) != 1:
+            return None
+        (piece,) = form.mosaic.pieces
+        if type(piece.source) is Fill or not self._may_alias(key, piece.source):
+            return None
+        after = gaps(piece, self._shape(piece.source))
+        if before is None or before != after or not self.order.is_c(piece.source):
+            return None
+        return operation(operator.getitem, (TaskRef(piece.source), index_of(piece)))
+
+    def _any_order(self, key: Key) -> bool:
+        """Nobody who uses the block can tell how it lies in memory."""
+        return all(
+            self.order.keeps(self.nodes[user]) or id(getattr(self.nodes[user], "func", None)) in JOINS
+            for user in self.site.consumers(key)
+        )
+
+    def _may_alias(self, key: Key, source: Any) -> bool:
+        return self.site.read_only(key) and self.site.read_only(source)
+
+    def _shape(self, key: Key) -> tuple[int, ...]:
+        direct = self.forms.direct.get(key)
+        if direct is not None:
+            return direct.shape
+        fact = self.site.facts.of(key)
+        assert fact is not None
+        return fact.shape
+
+    def _is_whole(self, piece: Piece) -> bool:
+        return type(piece.source) is not Fill and is_whole(piece, self._shape(piece.source))
+
+    # -- slices of large blocks ------------------------------------------------------------------
+
+    def _register(self, key: Key, form: Form) -> None:
+        """A slice of a large block that is a task already."""
+        pieces = form.mosaic.pieces
+        if len(pieces) == 1 and type(pieces[0].source) is not Fill and self._is_large(pieces[0].source):
+            name = self._cut_name(key, pieces[0])
+            if name is not None:
+                self._cut_keys.setdefault(name, key)
+
+    def _is_large(self, source: Any) -> bool:
+        fact = self.site.facts.of(source)
+        return fact is None or fact.nbytes > self.max_whole
+
+    def _cut_name(self, key: Key, piece: Piece) -> Any:
+        if not is_straight(piece):
+            return None
+        index = tuple([str(item) for item in index_of(piece)])
+        annotations = self.forms.graph.annotations
+        return (piece.source, index, repr(annotations.get(key)) if annotations else "")
+
+    def _reference(self, piece: Piece) -> TaskRef | None:
+        """The task that has cut a piece out of a large block, so that only the piece travels."""
+        source: Any = piece.source
+        if source in self._whole or not self._is_large(source):
+            return None
+        name = self._cut_name(self._here, piece)
+        if name is None:
+            return None
+        key = self._cut_keys.get(name)
+        if key is None:
+            index = index_of(piece)
+            place = source[1:] if type(source) is tuple else ()
+            short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
+            key = (f"movement-{fingerprint([layer_name(source), name[2]])}", *place, short)
+            args = (TaskRef(source), index)
+            self.cuts[key] = make_task(key, chunk.getitem, args, NO_KWARGS, frozenset((source,)))
+            self._cut_keys[name] = key
+            mine = self.forms.graph.annotations.get(self._here)
+            if mine:
+                self.annotations[key] = mine
+        return TaskRef(key)
+
+    # -- blocks of which nothing is known --------------------------------------------------------
+
+    def _loose(self, key: Key, task: Task) -> GraphNode | str:
+        if id(task.func) in JOINS:
+            return self._loose_join(key, task)
+        view = self.forms.views.get(key)
+        if view is None or view.source == task.args[0].key:
+            return task
+        below: Any = self.nodes.get(task.args[0].key)
+        plain = task.func is operator.getitem and below.func is operator.getitem
+        if not plain and not all(
+            id(getattr(self.nodes[u], "func", None)) in JOINS for u in self.site.consumers(key)
+        ):
+            return task  # dask's own slice may be a copy, and then it lies differently in memory
+        func = operator.getitem if plain else chunk.getitem
+        args = (TaskRef(view.source), view.slices)
+        return make_task(key, func, args, NO_KWARGS, frozenset((view.source,)), task.data_producer)
+
+    def _only_joined(self, key: Key) -> bool:
+        users = map(self.nodes.__getitem__, self.site.consumers(key))
+        return key not in self.forms.pinned and all(type(u) is Task and id(u.func) in JOINS for u in users)
+
+    def _loose_join(self, key: Key, task: Task) -> GraphNode:
+        """The same join with what can be cut out, or made, in the task itself."""
+        views = self.forms.views
+        refs = list(dict.fromkeys(references(task)))
+        here = set(refs)
+        values: dict[Key, Any] = {}
+        groups: dict[Key, list[tuple[Key, View]]] = {}
+        for ref in refs:
+            view = views.get(ref)
+            if view is None:
+                value = self._small(ref)
+                if value is not None:
+                    values[ref] = value
+            elif view.source in here and view.source not in views:
+                values[ref] = operation(operator.getitem, (TaskRef(view.source), view.slices))
+            else:
+                same = self._view_keys.setdefault(view, ref)
+                groups.setdefault(view.source, []).append((same, view))
+                if same != ref:
+                    values[ref] = TaskRef(same)
+        for members in groups.values():
+            self._nest(dict.fromkeys(members), values)
+        return replaced(task, values) if values else task
+
+    def _small(self, ref: Key) -> Any:
+        """A constant, or a part of a small block, as an expression."""
+        form = self.forms.forms.get(ref)
+        if form is None:
+            leaf = self.forms.reader.leaf(ref)
+            if leaf is None or len(leaf[0].pieces) != 1 or type(leaf[0].pieces[0].source) is not Fill:
+                return None
+            return filled(leaf[0].shape, leaf[0].pieces[0].source.value, leaf[1])
+        pieces = form.mosaic.pieces
+        if len(pieces) != 1:
+            return None
+        (piece,) = pieces
+        if type(piece.source) is Fill:
+            return filled(form.mosaic.shape, piece.source.value, form.dtype)
+        if self._is_large(piece.source):
+            return None
+        return sliced(TaskRef(piece.source), piece, self._shape(piece.source))
+
+    def _nest(self, members: Any, values: dict[Key, Any]) -> None:
+        """Of slices of one block, those that lie within another come out of that one."""
+        members = sorted(members, key=lambda m: sum(r == FULL for r in m[1].ranges), reverse=True)
+        outer: list[tuple[Key, View]] = []
+        for ref, view in members:
+            for other, wider in outer:
+                index = within(view, wider)
+                if index is not None:
+                    values[ref] = operation(operator.getitem, (TaskRef(other), index))
+                    break
+            else:
+                outer.append((ref, view))
+
+
+def references(node: Any) -> list[Key]:
+    """The keys that a task refers to, in the order of its arguments."""
+    found: list[Key] = []
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, TaskRef):
+            found.append(here.key)
+        elif type(here) is Alias:
+            found.append(here.target)
+        elif isinstance(here, Task):
+            stack.extend(reversed(list(children(here))))
+    return found
+
+
+def replaced(node: Any, values: dict[Key, Any]) -> Any:
+    """The node with expressions in the place of references; nodes are shallow."""
+    if type(node) is TaskRef:
+        return values.get(node.key, node)
+    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
+        return node
+    if not isinstance(node, Task):
+        return node
+    args = tuple([replaced(arg, values) for arg in node.args])
+    deps = NO_DEPS.union(*[_needs(arg) for arg in args])
+    if isinstance(node, NestedContainer):
+        return make_container(node, args, deps)
+    kwargs = {k: replaced(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+    deps = deps.union(*[_needs(arg) for arg in kwargs.values()])
+    return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
+
+
+def _needs(arg: Any) -> frozenset[Key]:
+    if isinstance(arg, TaskRef):
+        return frozenset((arg.key,))
+    return arg.dependencies if isinstance(arg, GraphNode) else NO_DEPS
