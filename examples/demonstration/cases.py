@@ -181,6 +181,24 @@ def diagonal(folder: Path) -> Any:
     return m
 
 
+def _system() -> tuple[Any, Any]:
+    values = np.arange(400.0 * 400).reshape(400, 400) % 17 + 500 * np.eye(400)
+    return values, np.arange(400.0 * 20).reshape(400, 20)
+
+
+@case(expected=lambda folder: np.linalg.solve(*_system()), loose=True)
+def solve(folder: Path) -> Any:
+    """da.linalg.solve, 20 x 20 blocks"""
+    a, b = _system()
+    return da.linalg.solve(da.from_array(a, chunks=20), da.from_array(b, chunks=20))
+
+
+@case(expected=lambda folder: np.full((250, 250), sum(range(60))))
+def wide_sum(folder: Path) -> Any:
+    """delayed(sum) of 60 arrays"""
+    return delayed(sum)([delayed(np.full)((250, 250), i) for i in range(60)])
+
+
 @case(expected=lambda folder: np.float64(2 * 900))
 def many_blocks(folder: Path) -> Any:
     """(x + 1).sum() over 30 x 30 blocks"""
