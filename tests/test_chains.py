@@ -53,6 +53,13 @@ def test_a_chain_too_long_for_one_task_is_one_fold(op: Any) -> None:
     same_as_stock(graph, x)
 
 
+def test_arrays_of_one_block() -> None:
+    x = sum(members(40, chunks=4))
+    graph, _ = lowered(x)
+    assert len(folds(graph)) == 1
+    same_as_stock(graph, x)
+
+
 def test_short_chains_and_chains_over_few_inputs_stay_fused() -> None:
     short = sum(members(6))
     (x,) = members(1)

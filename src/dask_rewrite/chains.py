@@ -87,7 +87,7 @@ def _left_link(
         or not _is_link(before)
         or before.task.func is not plan.task.func
         or right.value == left.value
-        or left.coord_map != tuple(range(len(plan.numblocks)))
+        or not _block_by_block(left, plan)
         or before.numblocks != plan.numblocks
         or before.annotations != plan.annotations
         or before.name in keep
@@ -107,6 +107,14 @@ def _is_link(plan: Plan) -> bool:
         and not task.kwargs
         and task.func in ASSOCIATIVE
         and all(type(arg) is TaskRef and plan.args[arg.key].kind == "block" for arg in task.args)  # type: ignore[index]
+    )
+
+
+def _block_by_block(arg: Arg, plan: Plan) -> bool:
+    where = arg.coord_map
+    return len(where) == len(plan.numblocks) and all(
+        position == axis or (position == -1 and plan.numblocks[axis] == 1)
+        for axis, position in enumerate(where)
     )
 
 
