@@ -1,0 +1,545 @@
+"""Tasks that only move data become one, and the blocks stay what they were."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Alias, DataNode, List, Task, TaskRef
+from dask.array import chunk
+from dask.array.core import concatenate3, concatenate_shaped
+from dask.local import get_sync
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_rewrite.graph import Graph
+from dask_rewrite.passes.movement import Movement
+from dask_rewrite.remarks import Remarks
+from helpers import (
+    assert_linear,
+    assert_same,
+    assert_same_as_stock,
+    checked,
+    distinct,
+    functions_in,
+    stock,
+    stock_tasks_of,
+    tasks_of,
+)
+
+X = np.arange(24.0).reshape(4, 6)
+
+
+def graph_of(*nodes: Any, outputs: tuple[Any, ...] = (), **options: Any) -> Graph:
+    return Graph({node.key: node for node in nodes}, outputs or (nodes[-1].key,), **options)
+
+
+def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
+    remarks = Remarks()
+    return Movement(**options).run(graph, remarks), remarks
+
+
+def reasons(remarks: Remarks) -> set[str]:
+    return {remark.reason for remark in remarks if remark.kind == "missed"}
+
+
+def same_values(before: Graph, after: Graph) -> None:
+    """Both graphs compute the same; sources are copied, since some tasks write into them."""
+    for key in before.outputs:
+        assert_same(get_sync(dict(after.nodes), key), get_sync(dict(before.nodes), key))
+
+
+def cut(key: Any, source: Any, *index: Any, func: Any = chunk.getitem) -> Task:
+    return Task(key, func, TaskRef(source), tuple(index))
+
+
+def join(key: Any, *rows: Any) -> Task:
+    lists = [List(*[part if isinstance(part, Task) else TaskRef(part) for part in row]) for row in rows]
+    return Task(key, concatenate3, List(*lists))
+
+
+def data(key: str, value: np.ndarray = X) -> DataNode:
+    return DataNode(key, value)
+
+
+def whatever(block: np.ndarray) -> np.ndarray:
+    """A function of which nothing is known."""
+    return block + 1
+
+
+def scribble(block: np.ndarray) -> np.ndarray:
+    """A function that writes into its argument."""
+    block += 1
+    return block
+
+
+# -- fires ---------------------------------------------------------------------------------------
+
+
+def test_slice_of_slice_is_one_slice() -> None:
+    before = graph_of(
+        data("x"), cut("a", "x", slice(1, 4), slice(0, 5)), cut("b", "a", slice(1, 3), slice(2, 4))
+    )
+    after, _ = run(before)
+    assert set(after.nodes) == {"x", "b"}
+    assert after.nodes["b"].args[1] == (slice(2, 4, 1), slice(2, 4, 1))
+    same_values(before, after)
+
+
+def test_there_and_back_is_a_copy_for_the_user() -> None:
+    left, right = (slice(None), slice(0, 3)), (slice(None), slice(3, 6))
+    before = graph_of(data("x"), cut("a", "x", *left), cut("b", "x", *right), join("c", ["a", "b"]))
+    after, _ = run(before)
+    assert set(after.nodes) == {"x", "c"}
+    assert after.nodes["c"].func is np.array
+    same_values(before, after)
+    result = get_sync(dict(after.nodes), "c")
+    assert not np.shares_memory(result, X)
+
+
+def test_there_and_back_is_an_alias_where_nobody_writes() -> None:
+    left, right = (slice(None), slice(0, 3)), (slice(None), slice(3, 6))
+    before = graph_of(
+        data("x"),
+        cut("a", "x", *left),
+        cut("b", "x", *right),
+        join("c", ["a", "b"]),
+        Task("d", operator.add, TaskRef("c"), 1),
+    )
+    after, _ = run(before)
+    assert type(after.nodes["c"]) is Alias
+    same_values(before, after)
+
+
+def test_a_constant_border_is_a_pad() -> None:
+    zeros = Task("z", np.zeros, (4, 2))
+    before = graph_of(data("x"), zeros, join("a", ["z", "x", "z"]))
+    after, _ = run(before)
+    assert set(after.nodes) == {"x", "a"}
+    assert after.nodes["a"].func is np.pad
+    same_values(before, after)
+
+
+def test_borders_of_borders_are_one_pad() -> None:
+    x = distinct((6, 6), 6)
+    for _ in range(4):
+        r, c = x.shape
+        x = da.concatenate([da.zeros((r, 1)), x, da.zeros((r, 1))], axis=1).rechunk((r, c + 2))
+        x = da.concatenate([da.zeros((1, c + 2)), x, da.zeros((1, c + 2))], axis=0).rechunk((r + 2, c + 2))
+    tasks = checked(x)
+    assert len(tasks) == 1
+    assert np.pad in list(functions_in(next(iter(tasks.values()))))
+    assert_same_as_stock(x)
+
+
+def test_a_slice_of_a_constant_is_a_constant() -> None:
+    before = graph_of(
+        Task("z", np.full, (4, 6), 7.0), cut("a", "z", slice(1, 2)), Task("b", whatever, TaskRef("a"))
+    )
+    after, _ = run(before)
+    assert set(after.nodes) == {"a", "b"}
+    same_values(before, after)
+
+
+def test_rechunk_round_trips_cost_what_one_costs() -> None:
+    def trips(count: int) -> int:
+        x = distinct((16, 16), (4, 16)) + 0
+        for _ in range(count):
+            x = x.rechunk((16, 4)).rechunk((4, 16))
+        assert_same_as_stock(x)
+        return len(checked(x))
+
+    assert trips(12) == trips(1) <= 8
+
+
+def test_half_a_round_trip_more() -> None:
+    x = distinct((16, 16), (4, 16)) + 0
+    once = len(checked(x.rechunk((16, 4))))
+    y = x.rechunk((16, 4)).rechunk((4, 16)).rechunk((16, 4))
+    assert len(checked(y)) == once
+    assert_same_as_stock(y)
+
+
+def test_slices_of_large_blocks_stay_with_the_block() -> None:
+    """Only the slices travel; each is made once, though three tasks need it."""
+    nodes = [data(f"x{i}", np.arange(4e4).reshape(200, 200) + i) for i in range(2)]
+    half = slice(0, 100)
+    for i in range(2):
+        nodes += [cut(f"m{i}", f"x{i}", half), cut(f"n{i}", f"m{i}", slice(0, 10))]  # type: ignore[list-item]
+    joins = [join(f"j{i}", ["n0"], ["n1"]) for i in range(3)]
+    before = graph_of(*nodes, *joins, outputs=("j0", "j1", "j2"))
+    after, _ = run(before)
+    assert len(after.nodes) == 7
+    assert all("x0" not in after.nodes[f"j{i}"].dependencies for i in range(3))
+    same_values(before, after)
+
+
+def test_a_wanted_part_of_a_large_block_gets_a_name_of_its_own() -> None:
+    big = np.arange(4e4).reshape(200, 200)
+    before = graph_of(
+        data("x", big),
+        data("y", big + 1),
+        join("a", ["x"], ["y"]),
+        cut("b", "a", slice(190, 205)),
+        Task("c", whatever, TaskRef("b")),
+    )
+    after, _ = run(before)
+    cuts = [key for key in after.nodes if type(key) is tuple]
+    assert sorted(key[0].split("-")[0] for key in cuts) == ["movement", "movement"]
+    assert "a" not in after.nodes
+    same_values(before, after)
+
+
+def test_halos_take_what_they_need_of_their_own_block_along() -> None:
+    x = distinct((12, 12), 4).map_blocks(whatever)
+    y = x.map_overlap(whatever, depth=1, boundary="reflect")
+    halos = len(checked(x.map_overlap(whatever, depth=1, boundary="none")))
+    assert len(checked(y)) == halos
+    assert_same_as_stock(y)
+
+
+@pytest.mark.parametrize("boundary", ["none", 0, "reflect", "periodic", "nearest"])
+@pytest.mark.parametrize("depth", [1, 2, {0: 1, 1: 3}])
+def test_halos(boundary: Any, depth: Any) -> None:
+    x = distinct((12, 13), 4)
+    for _ in range(3):
+        x = x.map_overlap(whatever, depth=depth, boundary=boundary)
+    assert_same_as_stock(x)
+    assert len(checked(x)) <= len(stock_tasks_of(x))
+
+
+def test_transposed_pieces() -> None:
+    x = distinct((6, 4), (3, 2))
+    y = da.concatenate([x, x.T.rechunk((2, 3)).T], axis=1).rechunk((6, 5))
+    assert_same_as_stock(y)
+    checked(y)
+
+
+# -- declines ------------------------------------------------------------------------------------
+
+
+def test_a_graph_without_moves_comes_back_as_it_was() -> None:
+    graph = graph_of(data("x"), Task("y", whatever, TaskRef("x")))
+    assert run(graph)[0] is graph
+
+
+def test_single_moves_stay_as_they_are() -> None:
+    graph = graph_of(data("x"), data("y"), cut("a", "x", slice(0, 2)), join("b", ["x", "y"], ["y", "x"]))
+    after, remarks = run(Graph(graph.nodes, ("a", "b")))
+    assert after.nodes == graph.nodes
+    assert not len(remarks)
+
+
+def test_lists_and_masks_are_not_looked_into() -> None:
+    before = graph_of(data("x"), cut("a", "x", slice(0, 3)), cut("b", "a", [0, 2], slice(None)))
+    assert run(before)[0] is before
+
+
+def test_other_dtypes_are_not_mixed() -> None:
+    single = np.dtype("f4")
+    before = graph_of(
+        data("x"), Task("z", np.zeros, (4, 2), single), join("a", ["x", "z"]), cut("b", "a", slice(0, 2))
+    )
+    after, _ = run(before)
+    assert "a" in after.nodes
+    same_values(before, after)
+
+
+def test_a_pad_needs_a_block_that_is_known_to_be_an_array() -> None:
+    """Stock dispatches by the type of the blocks: a masked one must stay masked."""
+    x = da.from_array(np.arange(12.0).reshape(3, 4), chunks=-1).map_blocks(
+        lambda b: np.ma.masked_less(b, 5), dtype=float, meta=np.empty((0, 0))
+    )
+    y = da.concatenate([x, da.zeros((3, 2), chunks=-1)], axis=1).rechunk(-1)
+    assert_same_as_stock(y)
+    assert np.pad not in [f for task in tasks_of(y).values() for f in functions_in(task)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [("?", 0), ("i4", np.nan), ("U1", "abc"), (">f8", 0.0), ("f4", 0.0), ("i1", -1), ("M8[s]", 0)],
+)
+def test_the_fill_does_not_change_its_dtype(dtype: str, fill: Any) -> None:
+    values = np.arange(6).astype("i1").astype(dtype) if dtype != "U1" else np.array(list("abcdef"))
+    x = da.from_array(values, chunks=3)
+    for kind in (None, dtype):
+        if kind == "i4" and fill != fill:
+            continue
+        try:
+            border = da.full(3, fill, dtype=kind or np.asarray(fill).dtype, chunks=3)
+            y = da.concatenate([border, x, border]).rechunk(4)
+        except (TypeError, ValueError):
+            continue
+        assert_same_as_stock(y)
+
+
+def test_stages_of_one_plan_stay() -> None:
+    """A rechunk of columns to rows in two stages does not become one with the product of their edges."""
+    with dask.config.set({"array.rechunk.threshold": 1}):
+        x = da.ones((64, 64), chunks=(64, 1)).map_blocks(whatever, dtype=float)
+        y = (da.from_array(np.arange(64.0 * 64).reshape(64, 64), chunks=(64, 1)) + 0).rechunk((1, 64))
+    assert x.dtype == y.dtype
+    with dask.config.set({"rewrite.disable": ["movement"]}):
+        before = checked(y)
+    after = checked(y)
+    assert max(len(task.dependencies) for task in after.values()) <= 64
+    edges = [sum(len(t.dependencies) for t in tasks.values()) for tasks in (before, after)]
+    assert edges[1] <= edges[0]
+    assert_same_as_stock(y)
+
+
+def test_a_block_that_many_use_whole_is_put_together_once() -> None:
+    nodes = [data(f"x{i}", X + i) for i in range(8)]
+    joined = join("j", [f"x{i}" for i in range(8)])
+    users = [join(f"u{i}", ["j"], ["j"]) for i in range(5)]
+    before = graph_of(*nodes, joined, *users, outputs=tuple(f"u{i}" for i in range(5)))
+    after, _ = run(before)
+    assert all("j" in after.nodes[f"u{i}"].dependencies for i in range(5))
+    same_values(before, after)
+
+
+def test_fan_in_is_bounded() -> None:
+    rows = da.concatenate([distinct((1, 8), 8) + i for i in range(64)], axis=0)
+    y = rows.rechunk((8, 8)).rechunk((64, 8))
+    tasks = checked(y)
+    assert max(len(task.dependencies) for task in tasks.values()) <= 16
+    assert_same_as_stock(y)
+
+
+# -- guards --------------------------------------------------------------------------------------
+
+
+def test_a_function_that_writes_gets_a_block_of_its_own() -> None:
+    """The round trip stands between the block and a function that writes into it."""
+    r = distinct((6, 6), (2, 6)) + 0
+    z = r.rechunk((6, 2)).rechunk((2, 6)).map_blocks(scribble)
+    assert_same_as_stock(z - r)
+    assert float((z - r).sum().compute(scheduler="sync")) == 36.0
+
+
+def test_a_result_is_never_the_users_array() -> None:
+    x = np.arange(36.0).reshape(6, 6)
+    y = da.from_array(x, chunks=(2, 6)).rechunk((6, 2)).rechunk((2, 6))
+    (result,) = dask.persist(y, scheduler="sync")
+    blocks = [block.compute(scheduler="sync") for block in result.blocks]
+    for block in blocks:
+        block += 100
+    assert x.max() == 35
+
+
+def test_writers_of_slices() -> None:
+    x = distinct((8, 8), 4) + 0
+    a = x.rechunk((8, 4))[1:7].map_blocks(scribble)
+    b = da.concatenate([x, x], axis=1).rechunk((4, 16))[:, 2:].map_blocks(scribble)
+    assert_same_as_stock(a, b, x)
+
+
+def test_an_output_inside() -> None:
+    x = distinct((8, 8), (2, 8)) + 0
+    y = x.rechunk((8, 2))
+    z = y.rechunk((2, 8))
+    assert_same_as_stock(x, y, z)
+    assert_same_as_stock(z, y)
+
+
+def test_annotations_are_not_mixed() -> None:
+    x = distinct((8, 8), (2, 8)) + 0
+    with dask.annotate(priority=3):
+        y = x.rechunk((8, 2))
+    z = y.rechunk((2, 8))
+    assert_same_as_stock(z)
+    before = graph_of(
+        data("x"), cut("a", "x", slice(0, 3)), cut("b", "a", slice(0, 2)), annotations={"a": {"priority": 1}}
+    )
+    after, remarks = run(before)
+    assert after is before
+    assert reasons(remarks) == {"annotations differ"}
+
+
+def test_no_data_at_all() -> None:
+    x = da.zeros((0, 5), chunks=(0, 2))
+    y = da.concatenate([x, da.ones((3, 5), chunks=2), x]).rechunk((2, 5))
+    assert_same_as_stock(y, y[1:1], x.rechunk((0, 5)).T)
+
+
+def test_numbers_out_of_arrays_stay_numbers() -> None:
+    x = distinct((6, 6), 3)
+    y = da.concatenate([x, x])
+    assert_same_as_stock(y[3, 4], y[7, :2][1], y[..., 1][2])
+
+
+@pytest.mark.parametrize("kind", ["nan", "negative zero", "object", "structured", "masked", "big endian"])
+def test_kinds_of_blocks(kind: str) -> None:
+    values: Any = {
+        "nan": np.array([np.nan, 1.0, -np.inf, 2.0, 3.0, np.nan]),
+        "negative zero": np.array([-0.0, 0.0, 1.0, -0.0, 2.0, 0.0]),
+        "object": np.array([None, "a", 1, 2.5, (1,), b"b"], dtype=object),
+        "structured": np.array([(i, i / 2) for i in range(6)], dtype=[("a", "i4"), ("b", ">f8")]),
+        "masked": np.ma.masked_array(np.arange(6.0), mask=[0, 1, 0, 0, 1, 0]),
+        "big endian": np.arange(6, dtype=">i2"),
+    }[kind]
+    x = da.from_array(values, chunks=2)
+    y = x.rechunk(3).rechunk(2)[1:].rechunk(5)
+    z = da.concatenate([x[::-1], x[1:3]]).rechunk(4)
+    assert_same_as_stock(y, z)
+    if kind == "nan":
+        assert_same_as_stock(da.concatenate([da.full(2, np.nan), x, da.full(2, -0.0)]).rechunk(5))
+
+
+def test_sparse_blocks_stay_sparse() -> None:
+    sparse = pytest.importorskip("sparse")
+    x = distinct((6, 6), 3).map_blocks(sparse.COO.from_numpy)
+    y = x.rechunk((2, 6)).rechunk((3, 3))[1:, ::2]
+    assert_same_as_stock(y)
+
+
+def test_sums_add_in_the_same_order() -> None:
+    """Sums over several axes follow the memory: the last bits tell whether a block lies as it did."""
+    rng = np.random.default_rng(0)
+    x = da.from_array(rng.random((40, 40)), chunks=20)
+    for y in (
+        x.rechunk((40, 7)).rechunk(20)[3:, 2:],
+        da.concatenate([x, x])[5:70, 3:],
+        x[1:].rechunk((13, 40))[:, 4:39],
+        da.from_array(np.asfortranarray(rng.random((30, 30))), chunks=-1).rechunk(10).rechunk(30),
+    ):
+        for chunked in (y, y.rechunk((30, 30)), y.T):
+            assert_same_as_stock(chunked.sum(), chunked.std(), chunked.sum(axis=0), chunked.mean(axis=1))
+
+
+# -- equivalent ----------------------------------------------------------------------------------
+
+
+@st.composite
+def programs(draw: Any) -> list[da.Array]:
+    """Arrays that move data back and forth, with some arithmetic in between."""
+    shape = (draw(st.integers(1, 7)), draw(st.integers(1, 7)))
+    kinds = ["known", "made", "constant", "unknown", "write"]
+    x = distinct(shape, draw(st.integers(1, 4)), draw(st.sampled_from(["f8", "i4"])))
+    made = [x]
+    for _ in range(draw(st.integers(1, 7))):
+        x = draw(st.sampled_from(made))
+        r, c = x.shape
+        step = draw(
+            st.sampled_from(
+                ["cut", "rechunk", "rechunk", "join", "join", "border", "pad", "turn", "roll", *kinds]
+            )
+        )
+        if step == "cut" and r and c:
+            rows = slice(*sorted(draw(st.lists(st.integers(0, r), min_size=2, max_size=2))))
+            step_by = draw(st.sampled_from([None, 2, -1]))
+            x = x[rows, ::step_by]
+        elif step == "rechunk" and r and c:
+            x = x.rechunk((draw(st.integers(1, r)), draw(st.integers(1, c))))
+        elif step == "join":
+            others = [y for y in made if y.shape == x.shape]
+            x = da.concatenate([x, draw(st.sampled_from(others))], axis=draw(st.integers(0, 1)))
+        elif step == "border" and r:
+            x = da.concatenate([da.zeros((r, 2), dtype=x.dtype, chunks=1), x], axis=1)
+        elif step == "pad" and r and c:
+            mode = draw(st.sampled_from(["constant", "reflect", "edge", "wrap"]))
+            x = da.pad(x, draw(st.integers(0, min(r, c) - 1)), mode=mode)
+        elif step == "turn":
+            x = x.T
+        elif step == "roll" and r and c:
+            x = da.roll(x, draw(st.integers(-3, 3)), axis=draw(st.integers(0, 1)))
+        elif step == "known":
+            x = x * 2 + 1
+        elif step == "constant":
+            x = da.full(x.shape, 3, dtype=x.dtype, chunks=x.chunks)
+        elif step == "unknown":
+            x = x.map_blocks(whatever, dtype=x.dtype)
+        elif step == "write":
+            x = (x + 0).map_blocks(scribble, dtype=x.dtype)
+        made.append(x)
+        if x.size > 2000:
+            break
+    return made
+
+
+@given(programs())
+@settings(max_examples=150, deadline=None)
+def test_equivalent(made: list[da.Array]) -> None:
+    last = made[-1]
+    assert_same_as_stock(last, last.sum(), *made[len(made) // 2 : len(made) // 2 + 1])
+    checked(last)
+
+
+# -- idempotent, linear, pays ----------------------------------------------------------------------
+
+
+def test_idempotent() -> None:
+    x = distinct((12, 12), 4).map_blocks(whatever)
+    y = da.concatenate([da.zeros((12, 3)), distinct((12, 12), 4), x], axis=1).rechunk((6, 9))[1:]
+    z = y.map_overlap(whatever, depth=1, boundary="reflect")
+    with dask.config.set({"rewrite.disable": ["fuse-chains", "fuse-small"]}):
+        from dask_rewrite.pipeline import rewrite_tasks
+
+        graph = rewrite_tasks(z.dask, z.__dask_keys__())
+    assert graph is not None
+    again, _ = run(graph)
+    assert again is graph
+
+
+def test_linear() -> None:
+    def trips(count: int) -> da.Array:
+        x = distinct((8, 8), (2, 8)) + 0
+        for _ in range(count):
+            x = x.rechunk((8, 2)).rechunk((2, 8))
+        return x
+
+    assert_linear(trips, (8, 16, 32))
+
+    def appends(count: int) -> da.Array:
+        parts = [distinct((3, 4), 4) + i for i in range(count)]
+        return da.concatenate(parts).rechunk((4, 4))
+
+    assert_linear(appends, (40, 80, 160))
+
+
+def test_one_large_block_and_back_is_linear() -> None:
+    """A block of very many pieces, cut again into very many."""
+
+    def there(count: int) -> da.Array:
+        x = distinct((count, 2), (1, 2)) + 0
+        return x.rechunk((count, 2)).rechunk((1, 2))
+
+    assert_linear(there, (50, 100, 200))
+
+
+def test_a_ragged_matrix_filled_up_to_whole_blocks() -> None:
+    """Appended zeros and a rechunk, block by block: one pad each."""
+    parts = []
+    for i in range(6):
+        x = da.append(distinct((7, 5), 7) + i, da.zeros((1, 5)), axis=0)
+        parts.append(da.append(x, da.zeros((8, 3)), axis=1))
+    y = da.concatenate(parts).rechunk((8, 8))
+    assert len(checked(y)) == 7
+    assert_same_as_stock(y)
+
+
+def test_twelve_borders() -> None:
+    x = distinct((64, 64), 16)
+    for _ in range(6):
+        r, c = x.shape
+        s, t = da.zeros((r, 4), chunks=16), da.zeros((4, c + 8), chunks=16)
+        x = da.concatenate([s, x, s], axis=1)
+        x = da.concatenate([t, x, t], axis=0)
+    y = x.sum(axis=0)
+    assert_same_as_stock(y)
+    with stock():
+        theirs = len(stock_tasks_of(y))
+    assert len(checked(y)) <= theirs / 4
+
+
+def test_concatenate_shaped_is_read_too() -> None:
+    parts = [cut(f"p{i}", "x", slice(i, i + 1)) for i in range(4)]
+    whole = Task("y", concatenate_shaped, List(*[TaskRef(f"p{i}") for i in range(4)]), (4, 1))
+    before = graph_of(data("x"), *parts, whole)
+    after, _ = run(before)
+    assert set(after.nodes) == {"x", "y"}
+    same_values(before, after)
