@@ -6,7 +6,7 @@ state dtypes and chunks wrongly. Unknown stays unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -42,6 +42,8 @@ class Facts:
     ----------
     lookup : callable
         From a key to its node, or None for what lies outside the graph.
+    values : dict, optional
+        What was found out before about blocks of the same graph; filled in.
 
     Examples
     --------
@@ -60,9 +62,11 @@ class Facts:
 
     __slots__ = ("_lookup", "_templates", "_values")
 
-    def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
+    def __init__(
+        self, lookup: Callable[[Key], GraphNode | None], values: dict[Key, Any] | None = None
+    ) -> None:
         self._lookup = lookup
-        self._values: dict[Key, Any] = {}
+        self._values = {} if values is None else values
         self._templates: dict[Any, tuple[Task, Any]] = {}
 
     def of(self, key: Key) -> Fact | None:
@@ -76,6 +80,11 @@ class Facts:
             self._value_of(dep)
         value = self._top(node)
         return value if type(value) is Fact else None
+
+    def same(self, key: Key, others: Iterable[Key]) -> None:
+        """Other keys stand for the same value, so that it need not be found out again."""
+        if key in self._values:
+            self._values.update(dict.fromkeys(others, self._values[key]))
 
     def _value_of(self, key: Key) -> Any:
         values = self._values

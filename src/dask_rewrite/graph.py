@@ -61,6 +61,8 @@ class Graph:
         Keys that tasks refer to and that live elsewhere: those of futures.
     reachable : bool
         Every task is known to be needed by an output.
+    values : dict of Key to object
+        What was found out about blocks; rewrites do not change values, so that it is handed on.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Graph:
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
+    values: dict[Key, Any] = field(default_factory=dict)
 
     def users(self) -> Counter[Key]:
         """How many tasks use each key; keys that nobody uses are absent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef
@@ -124,3 +124,30 @@ def count_references(node: GraphNode, key: Key) -> int:
         elif here.key == key:
             count += 1
     return count
+
+
+def with_references(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNode:
+    """The same node, with other references in place of some of its own.
+
+    Examples
+    --------
+    >>> import operator
+    >>> with_references(Task("y", operator.add, TaskRef("a"), TaskRef("b")), {"b": TaskRef("a")}).args
+    (TaskRef('a'), TaskRef('a'))
+    """
+    if node._dependencies.isdisjoint(renamed):
+        return node
+    if not (type(node) is Task or isinstance(node, NestedContainer)):
+        return node.substitute({key: ref.key for key, ref in renamed.items() if key in node._dependencies})
+    args = tuple([_referring(arg, renamed) for arg in node.args])
+    deps = frozenset([renamed[dep].key if dep in renamed else dep for dep in node._dependencies])
+    if isinstance(node, NestedContainer):
+        return make_container(node, args, deps)
+    kwargs = {k: _referring(v, renamed) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+    return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
+
+
+def _referring(arg: Any, renamed: Mapping[Key, TaskRef]) -> Any:
+    if type(arg) is TaskRef:
+        return renamed.get(arg.key, arg)
+    return with_references(arg, renamed) if isinstance(arg, GraphNode) else arg

@@ -7,7 +7,7 @@ candidates, counting, bisecting and remarks are done here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
-from dask_rewrite.effects import Effects
+from dask_rewrite.effects import Effect, Effects
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph, depths_of
 from dask_rewrite.remarks import Remarks
@@ -32,6 +32,9 @@ class Missed:
 Replacement: TypeAlias = Mapping[Key, GraphNode]
 
 
+_NOBODY: list[Key] = []
+
+
 class Site:
     """Where a task stands: what a rule may ask about its surroundings.
 
@@ -45,9 +48,12 @@ class Site:
         self.graph = graph
         self._outputs = frozenset(graph.outputs)
         self.changed = False
-        self.facts = Facts(self.node)
+        self.facts = Facts(self.node, graph.values)
         self.effects = Effects()
+        #: Tasks with equal values here do the same to their arguments.
+        self.alike: Mapping[Key, Hashable] = {}
         self._read_only: dict[Key, bool] = {}
+        self._effects: dict[Hashable, tuple[GraphNode | None, Effect]] = {}
 
     @cached_property
     def _users(self) -> dict[Key, int]:
@@ -80,8 +86,20 @@ class Site:
     def consumers(self, key: Key) -> list[Key]:
         """The tasks that use a key."""
         nodes = self.graph.nodes
-        found = self._consumers.get(key, ())
+        found = self._consumers.get(key, _NOBODY)
+        if not self.changed:
+            return found
         return [user for user in found if user in nodes and key in nodes[user]._dependencies]
+
+    def effect(self, key: Key) -> Effect:
+        """What a task does to its arguments."""
+        node = self.graph.nodes[key]
+        like = self.alike.get(key)
+        found = self._effects.get(key if like is None else like)
+        if found is None or (found[0] is not node and like is None):
+            found = (node, self.effects.of(node))
+            self._effects[key if like is None else like] = found
+        return found[1]
 
     def read_only(self, key: Key) -> bool:
         """Everyone who gets this block, or a view of it, is known not to write into it.
@@ -103,7 +121,7 @@ class Site:
             views = []
             answer = True
             for user in self.consumers(here):
-                effect = self.effects.of(self.graph.nodes[user])
+                effect = self.effect(user)
                 if effect == "unknown":
                     answer = False
                     break

@@ -1,0 +1,174 @@
+"""Tokens of tasks: equal where two tasks compute the same, bit for bit.
+
+Functions are told apart by identity, constants by their bits and types, never by ``==``: nan equals
+itself, 0.0 is not -0.0, and 1 is not True. What is too large or too strange to look into equals only itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Hashable
+from functools import partial
+from hashlib import blake2b
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Set, Task, TaskRef, Tuple
+from dask.typing import Key
+from toolz import functoolz
+
+_ATOMS = frozenset([int, str, bytes, bool, type(None)])
+_NODES = frozenset([DataNode, Alias, List, Tuple, Set, Dict])
+_CONTAINERS = frozenset([tuple, list])
+
+#: Longer containers, and those nested deeper, are told apart by identity.
+MAX_ITEMS = 256
+MAX_DEPTH = 8
+#: Arrays of more bytes are compared by hashes of their bytes.
+SMALL = 256
+
+
+class Identity:
+    """Tokens of the tasks of one graph, which must be kept alive as long as they are compared.
+
+    Parameters
+    ----------
+    number_of : callable
+        What stands in a token for the key of another task.
+    budget : int
+        Bytes of arrays that may be read; beyond it each array equals only itself.
+
+    Examples
+    --------
+    >>> import operator
+    >>> identity = Identity(lambda key: key)
+    >>> one = Task("a", operator.add, TaskRef("x"), float("nan"))
+    >>> identity.of(one) == identity.of(Task("b", operator.add, TaskRef("x"), float("nan")))
+    True
+    >>> identity.of(one) == identity.of(Task("b", operator.sub, TaskRef("x"), float("nan")))
+    False
+    """
+
+    __slots__ = ("_bodies", "_budget", "_digests", "_functions", "_keyword_dicts", "_number_of", "_seen")
+
+    def __init__(self, number_of: Callable[[Key], Hashable], budget: int = 2**25) -> None:
+        self._number_of = number_of
+        self._budget = budget
+        self._bodies: dict[int, int] = {}  # templates by identity
+        self._seen: dict[Hashable, int] = {}  # numbers of templates, by their tokens
+        self._functions: dict[int, tuple[Any, Hashable]] = {}
+        self._keyword_dicts: dict[int, tuple[Any, Hashable]] = {}
+        self._digests: dict[int, tuple[Any, Hashable]] = {}
+
+    def of(self, node: Any) -> Hashable:
+        """The token of a node or of a constant."""
+        kind = type(node)
+        if kind is Task:
+            args = tuple([self.of(arg) for arg in node.args])
+            if node.kwargs:
+                return (self._function(node.func), args, self._keywords(node))
+            return (self._function(node.func), args)
+        if kind is TaskRef:
+            return (TaskRef, self._number_of(node.key))
+        if kind in _NODES:
+            if kind is DataNode:
+                return self._constant(node.value, 0)
+            if kind is Alias:
+                return (TaskRef, self._number_of(node.target))
+            return (kind, tuple([self.of(arg) for arg in node.args]))
+        return self._constant(node, 0)
+
+    def _keywords(self, task: Task) -> Hashable:
+        """Blocks of a layer often share the dict itself."""
+        kwargs = task.kwargs
+        found = self._keyword_dicts.get(id(kwargs))
+        if found is not None:
+            return found[1]
+        token = tuple([(name, self.of(value)) for name, value in sorted(kwargs.items())])
+        if not any(isinstance(value, (GraphNode, TaskRef)) for value in kwargs.values()):
+            self._keyword_dicts[id(kwargs)] = (kwargs, token)
+        return token
+
+    def _function(self, func: Any) -> Hashable:
+        if type(func) is MethodType and isinstance(func.__self__, Task):
+            return self._body(func.__self__)
+        if type(func) is not partial and type(func) is not functoolz.Compose:
+            return id(func)
+        found = self._functions.get(id(func))
+        if found is None:
+            found = self._functions[id(func)] = (func, self._inside(func))
+        return found[1]
+
+    def _inside(self, func: Any) -> Hashable:
+        if type(func) is partial:
+            keywords = tuple([(k, self._constant(v, 0)) for k, v in sorted(func.keywords.items())])
+            args = tuple([self._constant(arg, 0) for arg in func.args])
+            return (partial, self._function(func.func), args, keywords)
+        return (functoolz.Compose, tuple([self._function(each) for each in (func.first, *func.funcs)]))
+
+    def _body(self, body: Task) -> Hashable:
+        """The number of a template; blocks share one, and layers that do the same have equal ones."""
+        number = self._bodies.get(id(body))
+        if number is None:
+            names, self._number_of = self._number_of, _name
+            try:
+                token = self.of(body)
+            finally:
+                self._number_of = names
+            number = self._bodies[id(body)] = self._seen.setdefault(token, len(self._seen))
+        return (MethodType, number)
+
+    def _constant(self, value: Any, depth: int) -> Hashable:
+        kind = type(value)
+        if kind in _ATOMS:
+            return (kind, value)
+        if kind is tuple:
+            kinds = tuple(map(type, value))
+            if _ATOMS.issuperset(kinds):
+                return (kinds, value)
+        if kind is float:
+            return (kind, struct.pack("d", value))
+        if kind is complex:
+            return (kind, struct.pack("dd", value.real, value.imag))
+        if kind is slice:
+            ends = (value.start, value.stop, value.step)
+            return (kind, tuple([self._constant(end, depth) for end in ends]))
+        if kind in _CONTAINERS and depth < MAX_DEPTH and len(value) <= MAX_ITEMS:
+            return (kind, tuple([self._constant(item, depth + 1) for item in value]))
+        if kind is dict and depth < MAX_DEPTH and len(value) <= MAX_ITEMS:
+            items = [(self._constant(k, depth + 1), self._constant(v, depth + 1)) for k, v in value.items()]
+            return (kind, tuple(items))
+        if isinstance(value, np.dtype):
+            return (np.dtype, kind, _dtype(value))
+        if isinstance(value, np.generic):
+            return (kind, _dtype(value.dtype), value.tobytes()) if not value.dtype.hasobject else id(value)
+        if kind is np.ndarray:
+            return self._array(value)
+        if isinstance(value, (partial, MethodType, functoolz.Compose)):
+            return self._function(value)
+        return id(value)
+
+    def _array(self, array: np.ndarray[Any, Any]) -> Hashable:
+        if array.dtype.hasobject or array.dtype.char in "gG":  # some of the bytes of these mean nothing
+            return id(array)
+        # layout too: it decides in which order numbers are added up
+        described = (np.ndarray, _dtype(array.dtype), array.shape, array.strides, array.flags.writeable)
+        if array.nbytes <= SMALL:
+            return (*described, array.tobytes())
+        found = self._digests.get(id(array))
+        if found is None:
+            if array.nbytes > self._budget:
+                return id(array)
+            self._budget -= array.nbytes
+            digest = blake2b(array.tobytes(), digest_size=16).digest()
+            found = self._digests[id(array)] = (array, (*described, digest))
+        return found[1]
+
+
+def _name(key: Key) -> Hashable:
+    return key
+
+
+def _dtype(dtype: np.dtype[Any]) -> Hashable:
+    return id(dtype) if dtype.metadata or dtype.hasobject else dtype
