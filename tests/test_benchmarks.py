@@ -19,7 +19,18 @@ pytest.importorskip("xarray")
 pytest.importorskip("h5py")
 pytest.importorskip("zarr")
 
-from benchmarks import figures, memory, rows, run, sides, table, targets  # noqa: E402
+from benchmarks import (  # noqa: E402
+    figures,
+    memory,
+    rows,
+    run,
+    sides,
+    simulate,
+    simulated_work,
+    simulation,
+    table,
+    targets,
+)
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 
 
@@ -73,6 +84,68 @@ def test_same_tells_equal_from_close_from_different():
 def test_held_bytes_counts_a_buffer_once():
     graph = {"a": (np.ones, 1000), "b": (np.transpose, "a"), "c": (np.add, "a", "b")}
     assert memory.held_bytes(graph, "c") == 16_000
+
+
+def test_held_bytes_sees_into_containers_and_forgets_what_is_released():
+    def pair(x):
+        return [x, {"view": x[:10]}]
+
+    graph = {"a": (np.ones, 1000), "b": (pair, "a"), "c": (len, "b"), "d": (np.full, 500, "c")}
+    assert memory.held_bytes(graph, "d") == 8_000
+    assert (
+        memory.held_bytes({"a": (np.ones, 1000), "b": (np.add, "a", 1), "c": (np.add, "b", 1)}, "c") == 16_000
+    )
+
+
+def test_end_to_end_on_threads_and_processes():
+    row = rows.collect("einsum-gram", 4, sides="stock,ours", repeat=1, limit=60, more=["--on", "2"])
+    assert row.note == ""
+    assert row["stock", "loads 2"] == 2 * 4 * 16
+    assert row["ours", "loads 2"] == 16
+    assert row["ours", "held 2"] > 0
+    assert row["ours", "same"] == "yes"
+    row = rows.collect("gram-of-processes", 4, sides="stock,ours", repeat=1, limit=60, more=["--on", "2x1"])
+    assert row.note == ""
+    assert row["ours", "managed 2x1"] > 0
+    assert row["ours", "seconds 2x1"] > 0
+    assert "2x1" in table.schedulers([row])
+
+
+def test_a_persisted_object_beside_scatter():
+    row = rows.collect("persisted-closure", 8, sides="stock", repeat=1, limit=60)
+    assert row.note == ""
+    assert {"growth 2x1", "after 2x1"} <= row.figures["stock"].keys() & row.figures["scatter"].keys()
+
+
+def test_heavy_rows_are_measured_for_targets_or_by_name_only():
+    heavy = {name for name, workload in WORKLOADS.items() if workload.heavy}
+    assert not heavy & {name for name, _ in run.plan(run.parse([]))}
+    assert ("gram", 80) in run.plan(run.parse(["--targets"]))
+    assert set(run.plan(run.parse(["--only", "gram"]))) == {("gram", 80)}
+    assert set(run.plan(run.parse(["--only", "append-block", "--targets"]))) == {
+        ("append-block", n) for n in (500, 1000, 2000)
+    }
+
+
+def test_the_simulation_agrees_with_what_was_measured():
+    stock = simulation.on_threads(simulated_work.products(4, 80, 500, 500), 2, simulation.Rates())
+    assert 540e6 < stock.peak < 580e6  # measured: 560 to 562 MB
+    slabs = simulated_work.accumulated(4, 80, 500, 500, width=2, look=1)
+    ours = simulation.on_threads(slabs, 2, simulation.Rates())
+    assert ours.tasks == 999
+    assert 46e6 < ours.peak < 52e6  # measured: 48 MB
+    stock = simulation.on_cluster(simulated_work.products(4, 60, 500, 500), 2, 1, simulate.CLUSTER)
+    assert 650e6 < stock.peak < 800e6  # measured: 682 and 728 MB
+    slabs = simulated_work.accumulated(4, 60, 500, 500, look=2, every=2, notes=True)
+    ours = simulation.on_cluster(slabs, 2, 1, simulate.CLUSTER)
+    assert 70e6 < ours.peak < 110e6  # measured: 78 to 106 MB
+
+
+def test_bounds_are_below_what_algorithms_move():
+    for q, c in ((10, 1), (5, 4), (2, 25), (1, 100)):
+        held, moved = simulate.split_25d(simulate.LARGE, q, c)
+        assert simulate.irony_toledo_tiskin(simulate.LARGE, 100, held) < moved
+        assert simulate.memory_independent(simulate.LARGE, 100) < moved
 
 
 def test_a_workload_measured_in_its_own_process_gives_rows_that_tables_show(capfd):
