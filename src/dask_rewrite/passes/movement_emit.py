@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Emitter:
         parts = [self._part(piece, dtype) for piece in pieces]
         cut_axes = [axis for axis, count in enumerate(shape) if count > 1]
         plain = ordered and is_plain(dtype)
-        small = dtype.itemsize * int(np.prod(mosaic.shape)) <= SMALL
+        small = dtype.itemsize * prod(mosaic.shape) <= SMALL
         if plain and (len(cut_axes) == 1 or (small and cut_axes)):
             for axis in reversed(cut_axes):
                 count = shape[axis]
@@ -203,7 +204,7 @@ def grid(mosaic: Mosaic) -> tuple[tuple[int, ...], list[Piece]] | None:
     ndim = len(mosaic.shape)
     starts = [sorted({piece.at[axis] for piece in mosaic.pieces}) for axis in range(ndim)]
     shape = tuple([len(column) for column in starts])
-    count = int(np.prod(shape))
+    count = prod(shape)
     if count > max(16, 2 * len(mosaic.pieces)):
         return None
     if count == len(mosaic.pieces):

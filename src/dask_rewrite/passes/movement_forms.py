@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.mosaic import Fill, Mosaic, Piece, composed, seen_through
-from dask_rewrite.passes.movement_read import GETITEMS, Reader
+from dask_rewrite.mosaic import Fill, Mosaic, Piece, composed, cut, seen_through, whole
+from dask_rewrite.passes.movement_read import GETITEMS, Reader, literal
 from dask_rewrite.passes.movement_views import View, view_of
 from dask_rewrite.passes.movement_views import seen_through as view_through
 from dask_rewrite.rules import Site
@@ -77,6 +78,8 @@ class Forms:
             mosaic, dtype = found
             self.direct[key] = mosaic
             self.forms[key] = Form(self._flat(key, mosaic), dtype, *self._memory(task, mosaic))
+            constant = len(mosaic.pieces) == 1 and type(mosaic.pieces[0].source) is Fill
+            self.reader.leaves[key] = (mosaic if constant else whole(key, mosaic.shape), dtype)
 
     def _learn_view(self, key: Key, task: Task) -> None:
         view = view_of(task)
@@ -120,16 +123,23 @@ class Forms:
         if type(ref) is not TaskRef:
             return True, None, None
         pieces = mosaic.pieces
-        if len(pieces) != 1 or type(pieces[0].source) is Fill:
-            source = ref.key
-            if not pieces or source not in self.forms:
-                return False, None, None
-            return True, None, None
+        if not pieces:
+            return False, None, None
+        if type(pieces[0].source) is Fill:  # a part of a constant lies where it lies, too
+            leaf = self.reader.leaf(ref.key)
+            part = (
+                cut(whole(ref.key, leaf[0].shape), literal(task.args[1]))
+                if leaf and len(task.args) > 1
+                else None
+            )
+            if part is None:
+                return True, None, None
+            pieces = part.pieces
         (piece,) = pieces
         inner = self.forms.get(ref.key)
         if task.func is chunk.getitem:
-            fact = self.site.facts.of(ref.key)
-            if fact is not None and fact.size >= 2 * np.prod(piece.shape, dtype=int):
+            source = self.reader.leaf(ref.key)
+            if source is not None and prod(source[0].shape) >= 2 * prod(piece.shape):
                 return False, None, None  # it copies
         if inner is None or (inner.base is None and not inner.nested):
             return False, ref.key, piece

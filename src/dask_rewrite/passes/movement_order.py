@@ -138,3 +138,10 @@ def gaps(piece: Piece, shape: Sequence[int]) -> frozenset[int] | None:
         elif size > 1:
             broken = True
     return frozenset(found)
+
+
+def is_exact(value: np.generic) -> bool:
+    """Sums of many of this value are the same in any order."""
+    if value.dtype.kind not in "fc":
+        return True
+    return bool(value == 0) or not bool(np.isfinite(value))

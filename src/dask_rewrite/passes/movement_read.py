@@ -34,11 +34,11 @@ class Reader:
         What is known of the blocks.
     """
 
-    __slots__ = ("_leaves", "facts")
+    __slots__ = ("facts", "leaves")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._leaves: dict[Key, tuple[Mosaic, np.dtype[Any]] | None] = {}
+        self.leaves: dict[Key, tuple[Mosaic, np.dtype[Any]] | None] = {}  # of the blocks looked at so far
 
     def read(self, task: Task) -> tuple[Mosaic, np.dtype[Any]] | None:
         """The task's block as a mosaic, with its dtype; None if it is not known exactly."""
@@ -46,7 +46,7 @@ class Reader:
 
     def leaf(self, key: Key) -> tuple[Mosaic, np.dtype[Any]] | None:
         """The block of a key as the mosaic of itself, or of one constant."""
-        leaves = self._leaves
+        leaves = self.leaves
         if key in leaves:
             return leaves[key]
         fact = self.facts.of(key)

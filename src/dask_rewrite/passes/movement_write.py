@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dask_rewrite.names import fingerprint, layer_name
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
 from dask_rewrite.passes.movement_emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement_forms import Form, Forms
-from dask_rewrite.passes.movement_order import Order, gaps
+from dask_rewrite.passes.movement_order import Order, gaps, is_exact
 from dask_rewrite.passes.movement_read import JOINS
 from dask_rewrite.passes.movement_views import FULL, View, within
 from dask_rewrite.program import operation
@@ -74,9 +75,11 @@ class Writer:
     def _body(self, key: Key, task: Task, form: Form) -> GraphNode | str | None:
         mosaic, dtype = form.mosaic, form.dtype
         pieces = mosaic.pieces
-        if form.nested:
+        if len(pieces) == 1 and type(pieces[0].source) is Fill and is_exact(pieces[0].source.value):
+            return filled(mosaic.shape, pieces[0].source.value, dtype)
+        if form.nested and not self._any_order(key):
             return None
-        own = form.base is None or form.shown is None
+        own = form.nested or form.base is None or form.shown is None
         if not own and not (len(pieces) == 1 and pieces[0].source == form.base):
             assert form.base is not None
             assert form.shown is not None
@@ -100,7 +103,7 @@ class Writer:
             if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
                 return Alias(key, piece.source)
             return operation(np.array, (ref,), {"order": "C"})
-        if is_straight(piece) and 2 * np.prod(piece.shape, dtype=int) <= np.prod(shape, dtype=int):
+        if is_straight(piece) and 2 * prod(piece.shape) <= prod(shape):
             return operation(chunk.getitem, (ref, index_of(piece)))  # which copies
         return operation(np.array, (sliced(ref, piece, shape),), {"order": "C"})
 
@@ -127,12 +130,9 @@ class Writer:
         return self.site.read_only(key) and self.site.read_only(source)
 
     def _shape(self, key: Key) -> tuple[int, ...]:
-        direct = self.forms.direct.get(key)
-        if direct is not None:
-            return direct.shape
-        fact = self.site.facts.of(key)
-        assert fact is not None
-        return fact.shape
+        leaf = self.forms.reader.leaf(key)
+        assert leaf is not None
+        return leaf[0].shape
 
     def _is_whole(self, piece: Piece) -> bool:
         return type(piece.source) is not Fill and is_whole(piece, self._shape(piece.source))
@@ -148,8 +148,8 @@ class Writer:
                 self._cut_keys.setdefault(name, key)
 
     def _is_large(self, source: Any) -> bool:
-        fact = self.site.facts.of(source)
-        return fact is None or fact.nbytes > self.max_whole
+        leaf = self.forms.reader.leaf(source)
+        return leaf is None or prod(leaf[0].shape) * leaf[1].itemsize > self.max_whole
 
     def _cut_name(self, key: Key, piece: Piece) -> Any:
         if not is_straight(piece):
