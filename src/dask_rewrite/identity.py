@@ -18,6 +18,8 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Set, Task, T
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.frozen import adapted, index_parts
+
 _ATOMS = frozenset([int, str, bytes, bool, type(None)])
 _NODES = frozenset([DataNode, Alias, List, Tuple, Set, Dict])
 _CONTAINERS = frozenset([tuple, list])
@@ -147,6 +149,9 @@ class Identity:
             return self._array(value)
         if isinstance(value, (partial, MethodType, functoolz.Compose)):
             return self._function(value)
+        parts = adapted(value) or index_parts(value)
+        if parts is not None and depth < MAX_DEPTH:
+            return (kind, tuple([self._constant(part, depth + 1) for part in parts]))
         return id(value)
 
     def _array(self, array: np.ndarray[Any, Any]) -> Hashable:

@@ -11,6 +11,7 @@ from dask._task_spec import DataNode, GraphNode, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.facts import Fact
+from dask_rewrite.frozen import is_frozen
 from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.nodes import NO_KWARGS, make_task, with_references
 from dask_rewrite.numbering import Numbering, Same
@@ -99,7 +100,7 @@ def _chosen(
     if fact is not None and fact.nbytes > LARGE and type(nodes[keys[0]]) is not DataNode:
         remarks.missed(Share.name, keys[0], "the blocks are large", len(keys) - 1)
         return None
-    safe = [key for key in keys if site.read_only(key)]
+    safe = keys if is_frozen(nodes[keys[0]]) else [key for key in keys if site.read_only(key)]
     if len(safe) < len(keys):
         remarks.missed(
             Share.name, keys[0], "somebody may write into the blocks", len(keys) - max(1, len(safe))
