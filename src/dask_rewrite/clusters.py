@@ -2,14 +2,17 @@
 
 A layer joins the cluster of its consumers when *all* its uses lie in that cluster under one and the
 same map from output block to its block, and no two output blocks share a block of it: then nothing
-is computed twice, whatever the shape of the graph between them. Each layer is looked at once, so
-the cost is linear in layers and arguments. Fan-in and loads are bounded, the number of layers is not.
+is computed twice, whatever the shape of the graph between them. Transposed views are free, and may be.
+Each layer is looked at once, so the cost is linear in layers and arguments. Fan-in and loads are bounded,
+the number of layers is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from dask_rewrite.annotations import merged
 from dask_rewrite.layers import Coords, Plan
@@ -117,7 +120,7 @@ def find_clusters(
                 and name not in keep
                 and (together := merged(annotations, use.cluster.annotations)) is not None
                 and all(user in plans for user in dependents[name])
-                and _injective(use.map, plans[use.cluster.root].numblocks)
+                and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))
             ):
                 if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
                     cluster = use.cluster
@@ -175,6 +178,11 @@ def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Use
 
 def _injective(block_map: BlockMap, numblocks: Coords) -> bool:
     return all(count <= 1 or axis in block_map for axis, count in enumerate(numblocks))
+
+
+def _only_looks(plan: Plan) -> bool:
+    """A transposed view costs nothing to make again, and a worker would keep it as if it were a copy."""
+    return plan.task.func is np.transpose and plan.simple and not plan.is_load
 
 
 def _fits(cluster: Cluster, plan: Plan, block_map: BlockMap, max_inputs: int, max_loads: int) -> bool:
