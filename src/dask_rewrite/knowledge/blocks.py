@@ -73,7 +73,14 @@ def like(result: Any, fill: np.generic | None = None) -> Fact | None:
     kind = type(result)
     if kind is np.ndarray:
         return Fact(result.shape, result.dtype, fill)
-    return Fact((), result.dtype, fill, True) if kind in SCALARS else None
+    if kind in SCALARS and is_scalar_type(result.dtype):
+        return Fact((), result.dtype, fill, True)
+    return None
+
+
+def is_scalar_type(dtype: DType) -> bool:
+    """Whether scalars have the dtype of the array that they come from: those of text are as long as it."""
+    return dtype.kind not in "OVSU" and dtype.isnative
 
 
 def one_of(fact: Fact) -> Any:
@@ -86,10 +93,10 @@ def one_of(fact: Fact) -> Any:
 
 def element(value: Any, dtype: DType) -> np.generic | None:
     """A fill of this dtype, None if its bits are not certain."""
-    if not plain(dtype) or dtype.char in "gG":  # the bits of extended precision include padding
+    if not is_scalar_type(dtype) or dtype.char in "gG":  # the bits of extended precision include padding
         return None
     found: Any = np.asarray(value).astype(dtype)[()]
-    return found if type(found) in SCALARS else None
+    return found  # type: ignore[no-any-return]
 
 
 def cast(fill: np.generic | None, dtype: DType) -> np.generic | None:

@@ -17,7 +17,16 @@ import numpy as np
 from dask.array import chunk, reductions, routines
 from dask.utils import methodcaller
 
-from dask_rewrite.knowledge.blocks import NUMBERS, array, block, broadcast, cast, one_of, plain
+from dask_rewrite.knowledge.blocks import (
+    NUMBERS,
+    array,
+    block,
+    broadcast,
+    cast,
+    is_scalar_type,
+    one_of,
+    plain,
+)
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
 
@@ -75,6 +84,8 @@ def elementwise(func: Any, *args: Any, exact: bool = False, **kwargs: Any) -> An
         return None
     found = _result_type(func, tuple(kinds), tuple(kwargs.items()))
     if found is None:
+        return None
+    if not shape and any(scalar and not is_scalar_type(dtype) for dtype, scalar in found):
         return None
     fill = None
     if exact and not kwargs and len(found) == 1:
@@ -200,7 +211,7 @@ def _ufunc(
 
 
 def _of_ufunc(func: np.ufunc) -> Known:
-    return Known(partial(_ufunc, func, func in _EXACT), inputs=func.nin, writing=("out",))
+    return Known(partial(_ufunc, func, func in _EXACT), inputs=func.nin, writing=("out", "where"))
 
 
 def _of_operator(func: Any) -> Known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,24 @@ def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
     Fact(shape=(2, 5), dtype=dtype('float64'), fill=None, scalar=False)
     """
     if array(a) is not None:
-        return getitem(a, b)
-    if not stores_plain_numbers(a):
-        return None
-    index = b if type(b) is tuple else (b,)
-    if any(type(each) is not slice or (each.step or 1) < 1 for each in index):
-        return None
-    return like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
+        found = getitem(a, b)
+    else:
+        index = b if type(b) is tuple else (b,)
+        if not stores_plain_numbers(a) or not all(map(_is_read_alike, index)):
+            return None
+        found = like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
+        if found is None or (found.scalar and (not asarray or None in index)):
+            return None
+    if type(found) is Fact and found.scalar and asarray:
+        return replace(found, scalar=False)  # scalars become arrays
+    return found
+
+
+def _is_read_alike(index: Any) -> bool:
+    """Whether files take such an index for what NumPy takes it."""
+    if type(index) is slice:
+        return (index.step or 1) > 0
+    return index is None or (type(index) is int and index >= 0)
 
 
 def stores_plain_numbers(source: Any) -> bool:

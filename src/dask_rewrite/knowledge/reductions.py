@@ -210,9 +210,12 @@ def _of(func: Any, needs: bool = False, inputs: int = 3) -> Known:
 def _without_dtype(func: Any, a: Any, axis: Any = None, *, keepdims: Any = False, **kwargs: Any) -> Any:
     if kwargs.get("out") is not None or kwargs.keys() - {"out"}:
         return None
+    if isinstance(axis, tuple) and func in _ONE_AXIS:
+        return None
     return reduction(func, a, axis, keepdims=keepdims, needs=True)
 
 
+_ONE_AXIS = frozenset([np.argmax, np.argmin, np.nanargmax, np.nanargmin])
 _WITH_DTYPE = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean)
 _PLAIN = (np.any, np.all, np.std, np.var, np.nanstd, np.nanvar)
 _NONEMPTY = (np.max, np.min, np.nanmax, np.nanmin, np.argmax, np.argmin, np.nanargmax, np.nanargmin)
