@@ -9,6 +9,7 @@ from typing import Any
 
 import dask.config
 import yaml
+from dask.utils import parse_bytes
 
 #: The options read last, since small graphs are rewritten in less time than reading them takes.
 _last: dict[str, Any] = {}
@@ -48,6 +49,7 @@ class Options:
     bisect_limit: int = -1
     print_after: frozenset[str] = frozenset()
     remarks: frozenset[str] = frozenset()
+    contraction: dict[str, int | None] = field(default_factory=lambda: {"memory-limit": None})
 
     @classmethod
     def current(cls) -> Options:
@@ -123,6 +125,24 @@ def _mapping(name: str, value: Any) -> dict[str, dict[str, Any]]:
     )
 
 
+def _contraction(name: str, value: Any) -> dict[str, int | None]:
+    if not isinstance(value, dict):
+        raise ValueError(f"rewrite.{name}: expected a mapping of options, got {value!r}")
+    given = {key.replace("_", "-"): option for key, option in value.items()}
+    if unknown := sorted(given.keys() - {"memory-limit"}):
+        raise ValueError(f"rewrite.{name}.{unknown[0]}: no such option; expected memory-limit")
+    limit = given.get("memory-limit")
+    try:
+        nbytes = None if limit is None else int(parse_bytes(limit))
+        if isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(
+            f'rewrite.{name}.memory-limit: expected bytes, as a number or as "4 GB", or null; got {limit!r}'
+        ) from None
+    return {"memory-limit": nbytes}
+
+
 _CHECKS: dict[str, Any] = {
     "enabled": _boolean,
     "passes": lambda name, value: None if value is None else _names(name, value),
@@ -137,4 +157,5 @@ _CHECKS: dict[str, Any] = {
     "bisect-limit": lambda name, value: _number(name, value, int, -1),
     "print-after": lambda name, value: frozenset(_names(name, value)),
     "remarks": _kinds,
+    "contraction": _contraction,
 }

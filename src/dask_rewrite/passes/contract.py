@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import dask.config
 from dask.typing import Key
-from dask.utils import parse_bytes
 
+from dask_rewrite.config import Options
 from dask_rewrite.contraction.gates import gate_points, private_blocks
 from dask_rewrite.contraction.groups import Group, group_trees
 from dask_rewrite.contraction.plan import make_plan
@@ -114,7 +113,5 @@ def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bo
 
 def memory_limit(running: Machine) -> int:
     """Bytes that blocks of a contraction may hold: as configured, or half of what there is."""
-    given = dask.config.get("rewrite.contraction.memory-limit", None)
-    if given is not None:
-        return parse_bytes(given)
-    return running.memory // 2 or 2**62
+    given = Options.current().contraction["memory-limit"]
+    return (running.memory // 2 or 2**62) if given is None else given
