@@ -172,6 +172,12 @@ def adds(folder: Path) -> Any:
     return total
 
 
+@case(expected=lambda folder: np.full(300, 300.0))
+def constants(folder: Path) -> Any:
+    """ones in 100 x 100 blocks, summed along an axis"""
+    return da.ones((300, 300), chunks=3).sum(axis=0)
+
+
 @case(expected=lambda folder: np.diag(np.arange(600.0)))
 def diagonal(folder: Path) -> Any:
     """m[i, i] = i, 600 times"""

@@ -97,9 +97,9 @@ class Numbering:
         """Find what is made of constants alone, and may be a constant itself."""
         site = self.site
         missing: dict[Key, int] = {}
-        stack = [key for same in self.classes if same.constant is not None for key in same.members]
-        while stack:
-            for user in site.consumers(stack.pop()):
+        queue = [key for same in self.classes if same.constant is not None for key in same.members]
+        for key in queue:  # grows
+            for user in site.consumers(key):
                 node = site.graph.nodes[user]
                 left = missing[user] = missing.get(user, len(node._dependencies)) - 1
                 if not left and type(node) is Task and not _delayed(user) and user not in self.numbers:
@@ -107,7 +107,7 @@ class Numbering:
                     fact = self._fact(token, user)
                     if fact is not None and fact.fill is not None:
                         self._number(token, [user], fact)
-                        stack.append(user)
+                        queue.append(user)
 
     def _rest(self) -> None:
         """Number what uses tasks that have a number, from the bottom up."""

@@ -42,8 +42,6 @@ class Share:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
-        if len(leaves) < 2:
-            return graph
         site = Site(graph)
         numbering = Numbering(site, self.reassociate)
         numbering.run(leaves)
