@@ -15,7 +15,7 @@ from types import BuiltinMethodType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, List, Task, _identity_cast
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, _identity_cast
 from dask._task_spec import Tuple as TupleNode
 
 from dask_rewrite.knowledge.fact import Fact
@@ -176,7 +176,7 @@ def _refused(more: Sequence[Any], kwargs: Mapping[str, Any], options: tuple[str,
     for name, value in given.items():
         if name not in options:
             return f"it is called with {name}="
-        if isinstance(_plain(value), GraphNode):
+        if isinstance(_plain(value), (GraphNode, TaskRef)):
             return f"its {name} is computed"
     axis = _plain(given.get("axis"))
     if axis is not None and (type(axis) is not int or axis != 0):
