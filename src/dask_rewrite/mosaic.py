@@ -21,6 +21,9 @@ Axis: TypeAlias = tuple[int, int, int]
 Shape: TypeAlias = tuple[int, ...]
 
 
+_ONLY_SLICES = {slice}
+
+
 class Fill:
     """A constant, compared by its dtype and bits: -0.0 is not 0.0, and a nan equals itself.
 
@@ -77,7 +80,7 @@ class Mosaic:
     @property
     def parts(self) -> int:
         """How many pieces come from sources."""
-        return sum(type(piece.source) is not Fill for piece in self.pieces)
+        return sum([type(piece.source) is not Fill for piece in self.pieces])
 
     def near(self, low: Sequence[int], high: Sequence[int]) -> Iterable[Piece]:
         """The pieces that may overlap a box; finds them fast among many."""
@@ -127,12 +130,17 @@ def cut(mosaic: Mosaic, index: Any) -> Mosaic | None:
     if 0 in shape:
         return Mosaic(shape, ())
     view = Piece((0,) * len(shape), shape, None, axes)
+    if len(mosaic.pieces) == 1:
+        piece = mosaic.pieces[0]
+        return Mosaic(shape, (Piece(view.at, shape, piece.source, _through(piece, axes)),))
     return Mosaic(shape, tuple(merged(seen_through(view, mosaic), len(shape))))
 
 
 def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
     """The shape of ``block[index]``, and where its elements lie in the block; None if that is not plain."""
     items = index if type(index) is tuple else (index,)
+    if len(items) == len(shape) and set(map(type, items)) == _ONLY_SLICES:
+        return _slices(items, shape)
     given = sum(item is not None and item is not Ellipsis for item in items)
     if given > len(shape) or sum(item is Ellipsis for item in items) > 1:
         return None
@@ -165,6 +173,20 @@ def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None
     return tuple(sizes), tuple(axes)
 
 
+def _slices(items: Sequence[slice], shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
+    """The same for one slice per axis, which is what most indices are."""
+    sizes, axes = [], []
+    for i, item in enumerate(items):
+        try:
+            start, stop, step = item.indices(shape[i])
+        except (TypeError, ValueError):
+            return None
+        count = stop - start if step == 1 else len(range(start, stop, step))
+        axes.append((start, step if count > 1 else 1, i))
+        sizes.append(count if count > 0 else 0)
+    return tuple(sizes), tuple(axes)
+
+
 def transposed(mosaic: Mosaic, order: Sequence[int]) -> Mosaic:
     """``numpy.transpose(mosaic, order)``.
 
@@ -191,6 +213,8 @@ def joined(mosaics: Sequence[Mosaic], axis: int) -> Mosaic | None:
     >>> joined([whole("x", (2, 3)), whole("y", (2, 4))], axis=0) is None
     True
     """
+    if len(mosaics) == 1:
+        return mosaics[0]
     first = mosaics[0].shape
     across = first[:axis] + first[axis + 1 :]
     pieces: list[Piece] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,21 +12,22 @@ from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.mosaic import Fill, Mosaic, Piece, composed, cut, seen_through, whole
-from dask_rewrite.passes.movement_read import GETITEMS, Reader, literal
+from dask_rewrite.mosaic import Mosaic, Piece, cut, seen_through, whole
+from dask_rewrite.passes.movement_read import GETITEMS, JOINS, Block, Reader, literal
 from dask_rewrite.passes.movement_views import View, view_of
 from dask_rewrite.passes.movement_views import seen_through as view_through
 from dask_rewrite.rules import Site
 
 
-class Form(NamedTuple):
-    """What a task makes, and where its result lies in memory as it was built."""
+class Memory(NamedTuple):
+    """Where the result of a task lies, as it was built."""
 
-    mosaic: Mosaic  # over the blocks that it is to be made from
-    dtype: np.dtype[Any]
-    nested: bool  # not a plain task over references: where its result lies is not looked into
-    base: Key | None  # the block whose memory the result shows; None: memory of its own, in C order
+    base: Key | None  # the block whose memory it shows; None: memory of its own, in C order
     shown: Piece | None  # where in the base
+
+
+#: Memory of its own.
+OWN = Memory(None, None)
 
 
 class Forms:
@@ -52,34 +53,79 @@ class Forms:
         self.moves = moves
         self.pinned = pinned
         self.max_pieces = max_pieces
-        self.users: Mapping[Key, int] = graph.users()
         self.reader = Reader(site.facts)
-        self.forms: dict[Key, Form] = {}
-        self.direct: dict[Key, Mosaic] = {}
+        self.forms: dict[Key, Block] = {}
         self.views: dict[Key, View] = {}
         self.unequal: set[Key] = set()  # annotated otherwise than what they use
-        self.kept: set[Key] = set()  # stages that stay, since going around them costs more
+        self._kept: set[Key] = set()  # stages that stay, since going around them costs more
+        self._memory: dict[Key, Memory | None] = {}
+        self._users: Mapping[Key, int] | None = None
 
     def learn(self) -> None:
         """Look at all tasks."""
-        nodes = self.graph.nodes
+        nodes, forms, leaves = self.graph.nodes, self.forms, self.reader.leaves
+        annotated = bool(self.graph.annotations)
+        same: dict[Any, Block] = {}  # what comes of the same operation on the same blocks
         for key in producers_first(self.moves, nodes):
             task = nodes[key]
             assert type(task) is Task
-            if self.graph.annotations and not all(
-                self.site.same_annotations(key, dep) for dep in task._dependencies
-            ):
+            if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
                 self.unequal.add(key)
                 continue
-            found = self.reader.read(task)
+            operation = self._operation(task)
+            found = same.get(operation) if operation is not None else None
             if found is None:
-                self._learn_view(key, task)
-                continue
-            mosaic, dtype = found
-            self.direct[key] = mosaic
-            self.forms[key] = Form(self._flat(key, mosaic), dtype, *self._memory(task, mosaic))
-            constant = len(mosaic.pieces) == 1 and type(mosaic.pieces[0].source) is Fill
-            self.reader.leaves[key] = (mosaic if constant else whole(key, mosaic.shape), dtype)
+                found = self._read(task)
+                if found is None:
+                    self._learn_view(key, task)
+                    continue
+                found = self.reader.one(found)
+                if operation is not None and len(self.reader.referred) >= found[0].parts:
+                    same[operation] = found
+            forms[key] = leaves[key] = found
+
+    def _operation(self, task: Task) -> Any:
+        """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
+        leaves, args = self.reader.leaves, task.args
+        if task.kwargs or not args:
+            return None
+        first = args[0]
+        try:
+            if type(first) is TaskRef:
+                block = leaves.get(first.key)
+                if block is None or id(task.func) not in GETITEMS:
+                    return None
+                return (id(block), *[(item.start, item.stop, item.step) for item in args[1]])
+            if id(task.func) not in JOINS:
+                return None
+            shape = tuple(args[1]) if len(args) == 2 else id(task.func)
+            blocks = [leaves[ref.key] for ref in first.args]
+            return None if None in blocks else (shape, *[id(block) for block in blocks])
+        except (AttributeError, KeyError, TypeError):
+            return None
+
+    def _read(self, task: Task) -> Block | None:
+        """The task's block, seen through the tasks that it uses where that does not cost more."""
+        reader = self.reader
+        found = reader.read(task)
+        if found is None:
+            return None
+        before, after = len(reader.referred), found[0].parts
+        if after <= before:
+            return found
+        below = {key: None for key in reader.referred if key in self.forms}
+        parts = {key: self.forms[key][0].parts for key in below}
+        if self._users is None:
+            self._users = self.graph.users()
+        users = self._users
+        # the edges of a stage go only if nobody else needs it
+        gone = [key for key in below if key not in self.pinned and key not in self._kept]
+        saved = sum([parts[key] / users[key] for key in gone])
+        if after <= before + saved and after <= max(self.max_pieces, before):
+            return found
+        stages = {key for key in below if parts[key] > 1}
+        self._kept |= stages
+        return reader.read(task, stages)
 
     def _learn_view(self, key: Key, task: Task) -> None:
         view = view_of(task)
@@ -90,84 +136,80 @@ class Forms:
             view = view_through(view, inner) or view
         self.views[key] = view
 
-    def _flat(self, key: Key, direct: Mosaic) -> Mosaic:
-        """The mosaic seen through the tasks that it uses, where that does not cost more."""
-        forms = self.forms
-        below: dict[Any, None] = dict.fromkeys([p.source for p in direct.pieces if p.source in forms])
-        if not below:
-            return direct
+    # -- memory ----------------------------------------------------------------------------------
 
-        def form(source: Key) -> Mosaic | None:
-            return forms[source].mosaic if source in below else None
+    def memory(self, key: Key) -> Memory | None:
+        """Where the result of a task lies; None if that cannot be told."""
+        known = self._memory
+        path = []
+        here = key
+        while here not in known:
+            path.append(here)
+            task = self.graph.nodes.get(here)
+            if here not in self.forms or not self._is_view(task):
+                break
+            here = task.args[0].key  # type: ignore[union-attr]
+        for here in reversed(path):
+            known[here] = self._lies(here)
+        return known[key]
 
-        flat = composed(direct, form)
-        before, after = direct.parts, flat.parts
-        if after > before:
-            # the edges of a stage go only if nobody else needs it
-            saved = sum(
-                forms[dep].mosaic.parts / self.users[dep]
-                for dep in below
-                if dep not in self.pinned and dep not in self.kept
-            )
-            if after > before + saved or after > max(self.max_pieces, before):
-                self.kept.update(dep for dep in below if forms[dep].mosaic.parts > 1)
-                below = {dep: None for dep in below if forms[dep].mosaic.parts <= 1}
-                flat = composed(direct, form) if below else direct
-        return flat
-
-    def _memory(self, task: Task, mosaic: Mosaic) -> tuple[bool, Key | None, Piece | None]:
-        """Whether the task is nested, whose memory its result shows, and where."""
+    def _is_view(self, task: Any) -> bool:
         if id(task.func) not in GETITEMS and task.func is not np.transpose:
-            return False, None, None
-        ref = task.args[0]
-        if type(ref) is not TaskRef:
-            return True, None, None
-        pieces = mosaic.pieces
-        if not pieces:
-            return False, None, None
-        if type(pieces[0].source) is Fill:  # a part of a constant lies where it lies, too
-            leaf = self.reader.leaf(ref.key)
-            part = (
-                cut(whole(ref.key, leaf[0].shape), literal(task.args[1]))
-                if leaf and len(task.args) > 1
-                else None
-            )
-            if part is None:
-                return True, None, None
-            pieces = part.pieces
-        (piece,) = pieces
-        inner = self.forms.get(ref.key)
-        if task.func is chunk.getitem:
-            source = self.reader.leaf(ref.key)
-            if source is not None and prod(source[0].shape) >= 2 * prod(piece.shape):
-                return False, None, None  # it copies
-        if inner is None or (inner.base is None and not inner.nested):
-            return False, ref.key, piece
-        if inner.nested or inner.shown is None:
-            return True, None, None
-        (shown,) = seen_through(piece, Mosaic(self.direct[ref.key].shape, (inner.shown,)))
-        return False, inner.base, shown
+            return False
+        return type(task.args[0]) is TaskRef
+
+    def _lies(self, key: Key) -> Memory | None:
+        if key not in self.forms:
+            return Memory(key, None)
+        task: Any = self.graph.nodes[key]
+        if not self._is_view(task):
+            return OWN if id(task.func) not in GETITEMS and task.func is not np.transpose else None
+        source = task.args[0].key
+        leaf = self.reader.leaf(source)
+        if leaf is None or task.func is np.transpose:
+            return None
+        view = cut(whole(source, leaf[0].shape), literal(task.args[1]))
+        if view is None or not view.pieces:
+            return OWN
+        if task.func is chunk.getitem and prod(leaf[0].shape) >= 2 * prod(view.shape):
+            return OWN  # it copies
+        below = self._memory.get(source)
+        if below is None:
+            return None
+        (piece,) = view.pieces
+        if below.base is None or below.shown is None:
+            return Memory(source, piece)
+        (shown,) = seen_through(piece, Mosaic(leaf[0].shape, (below.shown,)))
+        return Memory(below.base, shown)
 
 
-def producers_first(keys: set[Key], nodes: Mapping[Key, Any]) -> Iterable[Key]:
-    """The keys in an order in which each follows those that it uses; the same in every process."""
-    done: set[Key] = set()
-    place = {key: i for i, key in enumerate(nodes) if key in keys}
-    for start in place:
-        if start in done:
-            continue
+def producers_first(keys: set[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
+    """The keys in an order in which each follows those that it uses; the same in every process.
+
+    Graphs are written consumers first, so that most come the right way round when read backwards.
+    """
+    waiting = set(keys)
+    late = []
+    for key in reversed(list(nodes)):
+        if key in keys:
+            if nodes[key]._dependencies.isdisjoint(waiting):
+                waiting.discard(key)
+                yield key
+            else:
+                late.append(key)
+    place = {key: i for i, key in enumerate(late)}
+    for start in late:
         stack = [start]
         opened: set[Key] = set()
         while stack:
             key = stack[-1]
-            waiting = [] if key in done else [dep for dep in nodes[key]._dependencies if dep in keys]
-            waiting = [dep for dep in waiting if dep not in done and dep not in opened]
-            if waiting and key not in opened:
+            before = [dep for dep in nodes[key]._dependencies if dep in waiting and dep not in opened]
+            if before and key not in opened and key in waiting:
                 opened.add(key)
-                waiting.sort(key=place.__getitem__)
-                stack.extend(waiting)
+                before.sort(key=place.__getitem__)
+                stack.extend(before)
                 continue
             stack.pop()
-            if key not in done:
-                done.add(key)
+            if key in waiting:
+                waiting.discard(key)
                 yield key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
@@ -14,12 +14,18 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Facts
 from dask_rewrite.knowledge import Fact
-from dask_rewrite.mosaic import Mosaic, constant, cut, joined, padded, transposed, whole
+from dask_rewrite.mosaic import Fill, Mosaic, constant, cut, joined, padded, transposed, whole
 
 GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
 JOINS = frozenset(map(id, (concatenate_shaped, concatenate3, np.concatenate)))
 #: Functions that only move data, by identity.
 MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
+
+#: A mosaic and its dtype.
+Block: TypeAlias = tuple[Mosaic, np.dtype[Any]]
+
+#: Mosaics of more pieces are not compared with each other.
+_COMPARED = 16
 
 #: Nested tasks are read down to this depth.
 _DEPTH = 8
@@ -34,31 +40,65 @@ class Reader:
         What is known of the blocks.
     """
 
-    __slots__ = ("facts", "leaves")
+    __slots__ = ("_blocks", "facts", "leaves", "referred", "stages")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.leaves: dict[Key, tuple[Mosaic, np.dtype[Any]] | None] = {}  # of the blocks looked at so far
+        self.leaves: dict[Key, Block | None] = {}  # what stands for each block looked at so far
+        self._blocks: dict[Any, Block] = {}
+        self.referred: list[Key] = []  # blocks that the task read last refers to, constants left out
+        self.stages: set[Key] | None = None  # blocks that stand for themselves in the task being read
 
-    def read(self, task: Task) -> tuple[Mosaic, np.dtype[Any]] | None:
-        """The task's block as a mosaic, with its dtype; None if it is not known exactly."""
+    def read(self, task: Task, stages: set[Key] | None = None) -> Block | None:
+        """The task's block as a mosaic, with its dtype; None if it is not known exactly.
+
+        Parameters
+        ----------
+        task : Task
+            The task to read.
+        stages : set of Key, optional
+            Blocks that stand for themselves, though more is known of them.
+        """
+        self.referred = []
+        self.stages = stages
         return self._expression(task, _DEPTH)
 
-    def leaf(self, key: Key) -> tuple[Mosaic, np.dtype[Any]] | None:
-        """The block of a key as the mosaic of itself, or of one constant."""
+    def leaf(self, key: Key) -> Block | None:
+        """What stands for the block of a key: another mosaic, a constant, or the block itself."""
         leaves = self.leaves
         if key in leaves:
             return leaves[key]
         fact = self.facts.of(key)
-        found = leaves[key] = None if fact is None else leaf_of(key, fact)
+        found = None if fact is None else leaf_of(key, fact)
+        if found is not None:
+            found = self.one(found)
+        leaves[key] = found
         return found
 
-    def _expression(self, node: Any, depth: int) -> tuple[Mosaic, np.dtype[Any]] | None:
+    def one(self, block: Block) -> Block:
+        """The same object for equal blocks."""
+        mosaic = block[0]
+        if not 0 < len(mosaic.pieces) <= _COMPARED:
+            return block
+        return self._blocks.setdefault((mosaic.shape, mosaic.pieces), block)
+
+    def _reference(self, key: Key) -> Block | None:
+        found = self.leaf(key)
+        if found is None:
+            return None
+        mosaic, dtype = found
+        if len(mosaic.pieces) != 1 or type(mosaic.pieces[0].source) is not Fill:
+            self.referred.append(key)
+            if self.stages is not None and key in self.stages:
+                return whole(key, mosaic.shape), dtype
+        return found
+
+    def _expression(self, node: Any, depth: int) -> Block | None:
         kind = type(node)
         if kind is TaskRef:
-            return self.leaf(node.key)
+            return self._reference(node.key)
         if kind is Alias:
-            return self.leaf(node.target)
+            return self._reference(node.target)
         if kind is not Task or not depth:
             return None
         func = id(node.func)
@@ -77,7 +117,7 @@ class Reader:
             return leaf_of(None, fact) if fact is not None and fact.fill is not None else None
         return None
 
-    def _getitem(self, args: Sequence[Any], depth: int) -> tuple[Mosaic, np.dtype[Any]] | None:
+    def _getitem(self, args: Sequence[Any], depth: int) -> Block | None:
         inner = self._expression(args[0], depth - 1)
         if inner is None:
             return None
@@ -87,7 +127,7 @@ class Reader:
         found = cut(inner[0], index)
         return None if found is None or not found.shape else (found, inner[1])
 
-    def _join(self, task: Task, depth: int) -> tuple[Mosaic, np.dtype[Any]] | None:
+    def _join(self, task: Task, depth: int) -> Block | None:
         blocks = _nested_blocks(task)
         if blocks is None:
             return None
@@ -121,7 +161,7 @@ class Reader:
             return None
         return mosaic, made[0][1], (tuple([each[0].shape[axis] for each in made]), *made[0][2])
 
-    def _concatenate(self, blocks: list[Any], task: Task, depth: int) -> tuple[Mosaic, np.dtype[Any]] | None:
+    def _concatenate(self, blocks: list[Any], task: Task, depth: int) -> Block | None:
         axis = task.args[1] if len(task.args) > 1 else task.kwargs.get("axis", 0)
         if type(axis) is not int or len(task.args) > 2 or not task.kwargs.keys() <= {"axis"}:
             return None
@@ -140,7 +180,7 @@ class Reader:
         return None if mosaic is None else (mosaic, made[0][1])
 
 
-def leaf_of(key: Key | None, fact: Fact) -> tuple[Mosaic, np.dtype[Any]] | None:
+def leaf_of(key: Key | None, fact: Fact) -> Block | None:
     """The mosaic of a block from its fact; constants need no source."""
     if fact.scalar or not fact.shape:
         return None
@@ -200,7 +240,7 @@ def _lists(node: Any, depth: int) -> Any:
     return node if items is None else [_lists(item, depth - 1) for item in items]
 
 
-def _transpose(inner: tuple[Mosaic, np.dtype[Any]], task: Task) -> tuple[Mosaic, np.dtype[Any]] | None:
+def _transpose(inner: Block, task: Task) -> Block | None:
     ndim = len(inner[0].shape)
     order: Any = literal(task.args[1]) if len(task.args) > 1 else literal(task.kwargs.get("axes"))
     if len(task.args) > 2 or not task.kwargs.keys() <= {"axes"}:
@@ -213,7 +253,7 @@ def _transpose(inner: tuple[Mosaic, np.dtype[Any]], task: Task) -> tuple[Mosaic,
     return (transposed(inner[0], order), inner[1]) if sorted(order) == list(range(ndim)) else None
 
 
-def _pad(inner: tuple[Mosaic, np.dtype[Any]], task: Task) -> tuple[Mosaic, np.dtype[Any]] | None:
+def _pad(inner: Block, task: Task) -> Block | None:
     """Pads as this pass emits them: widths per axis, and a value of the block's own dtype."""
     mosaic, dtype = inner
     if len(task.args) != 2 or task.kwargs.keys() != {"mode", "constant_values"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -11,13 +12,13 @@ from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
-from dask_rewrite.mosaic import Fill, Piece
+from dask_rewrite.mosaic import Fill, Mosaic, Piece
 from dask_rewrite.names import fingerprint, layer_name
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
 from dask_rewrite.passes.movement_emit import Emitter, filled, index_of, is_straight, is_whole, sliced
-from dask_rewrite.passes.movement_forms import Form, Forms
+from dask_rewrite.passes.movement_forms import OWN, Forms
 from dask_rewrite.passes.movement_order import Order, gaps, is_exact
-from dask_rewrite.passes.movement_read import JOINS
+from dask_rewrite.passes.movement_read import JOINS, Block
 from dask_rewrite.passes.movement_views import FULL, View, within
 from dask_rewrite.program import operation
 
@@ -43,13 +44,10 @@ class Writer:
         self.order = Order(self.site)
         self.cuts: dict[Key, Task] = {}  # slices of large blocks, made where the block is
         self.annotations: dict[Key, dict[str, Any]] = {}
-        self._cut_keys: dict[Any, Key] = {}
         self._here: Key = ""
         self._whole: set[Any] = set()
         self._view_keys: dict[View, Key] = {}
         self._emitter = Emitter(self._shape, self._reference, self.order.is_c)
-        for key, form in forms.forms.items():
-            self._register(key, form)
 
     def task(self, key: Key) -> GraphNode | str:
         """The new task of a key; the old one if there is nothing to gain, or why it could not be had."""
@@ -58,13 +56,13 @@ class Writer:
         form = self.forms.forms.get(key)
         if form is None:
             return "annotations differ" if key in self.forms.unequal else self._loose(key, task)
-        mosaic = form.mosaic
+        mosaic, _ = form
         sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
-        if mosaic is self.forms.direct[key] and sources == task._dependencies:
+        if sources == task._dependencies:
             return task
         self._here = key
         self._whole = {p.source for p in mosaic.pieces if self._is_whole(p)}
-        body = self._body(key, task, form)
+        body = self._body(key, form)
         if not isinstance(body, GraphNode):
             return task if body is None else body
         if type(body) is not Task:
@@ -72,22 +70,25 @@ class Writer:
         producer = task.data_producer
         return make_task(key, body.func, body.args, body.kwargs, body._dependencies, producer)
 
-    def _body(self, key: Key, task: Task, form: Form) -> GraphNode | str | None:
-        mosaic, dtype = form.mosaic, form.dtype
+    def _body(self, key: Key, form: Block) -> GraphNode | str | None:
+        mosaic, dtype = form
         pieces = mosaic.pieces
         if len(pieces) == 1 and type(pieces[0].source) is Fill and is_exact(pieces[0].source.value):
             return filled(mosaic.shape, pieces[0].source.value, dtype)
-        if form.nested and not self._any_order(key):
-            return None
-        own = form.nested or form.base is None or form.shown is None
-        if not own and not (len(pieces) == 1 and pieces[0].source == form.base):
-            assert form.base is not None
-            assert form.shown is not None
+        memory = self.forms.memory(key)
+        if memory is None:
+            if not self._any_order(key):
+                return _IN_MEMORY
+            memory = OWN
+        own = memory.base is None or memory.shown is None
+        if not own and not (len(pieces) == 1 and pieces[0].source == memory.base):
             # a view of a block that is not used any more: as good as its own memory if it has no gaps
-            before = gaps(form.shown, self._shape(form.base))
+            assert memory.base is not None
+            assert memory.shown is not None
+            before = gaps(memory.shown, self._shape(memory.base))
             own = before == frozenset() or self._any_order(key)
             if not own:
-                return self._view(key, form, before) or _IN_MEMORY
+                return self._view(key, mosaic, before) or _IN_MEMORY
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
             return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
         if len(pieces) > 1:
@@ -107,11 +108,11 @@ class Writer:
             return operation(chunk.getitem, (ref, index_of(piece)))  # which copies
         return operation(np.array, (sliced(ref, piece, shape),), {"order": "C"})
 
-    def _view(self, key: Key, form: Form, before: frozenset[int] | None) -> Task | None:
+    def _view(self, key: Key, mosaic: Mosaic, before: frozenset[int] | None) -> Task | None:
         """A view that has the same gaps as the one that it replaces."""
-        if len(form.mosaic.pieces) != 1:
+        if len(mosaic.pieces) != 1:
             return None
-        (piece,) = form.mosaic.pieces
+        (piece,) = mosaic.pieces
         if type(piece.source) is Fill or not self._may_alias(key, piece.source):
             return None
         after = gaps(piece, self._shape(piece.source))
@@ -139,13 +140,17 @@ class Writer:
 
     # -- slices of large blocks ------------------------------------------------------------------
 
-    def _register(self, key: Key, form: Form) -> None:
-        """A slice of a large block that is a task already."""
-        pieces = form.mosaic.pieces
-        if len(pieces) == 1 and type(pieces[0].source) is not Fill and self._is_large(pieces[0].source):
-            name = self._cut_name(key, pieces[0])
-            if name is not None:
-                self._cut_keys.setdefault(name, key)
+    @cached_property
+    def _cut_keys(self) -> dict[Any, Key]:
+        """Slices of large blocks that are tasks already."""
+        found: dict[Any, Key] = {}
+        for key, (mosaic, _) in self.forms.forms.items():
+            pieces = mosaic.pieces
+            if len(pieces) == 1 and type(pieces[0].source) is not Fill and self._is_large(pieces[0].source):
+                name = self._cut_name(key, pieces[0])
+                if name is not None:
+                    found.setdefault(name, key)
+        return found
 
     def _is_large(self, source: Any) -> bool:
         leaf = self.forms.reader.leaf(source)
@@ -234,12 +239,12 @@ class Writer:
             if leaf is None or len(leaf[0].pieces) != 1 or type(leaf[0].pieces[0].source) is not Fill:
                 return None
             return filled(leaf[0].shape, leaf[0].pieces[0].source.value, leaf[1])
-        pieces = form.mosaic.pieces
-        if len(pieces) != 1:
+        mosaic, dtype = form
+        if len(mosaic.pieces) != 1:
             return None
-        (piece,) = pieces
+        (piece,) = mosaic.pieces
         if type(piece.source) is Fill:
-            return filled(form.mosaic.shape, piece.source.value, form.dtype)
+            return filled(mosaic.shape, piece.source.value, dtype)
         if self._is_large(piece.source):
             return None
         return sliced(TaskRef(piece.source), piece, self._shape(piece.source))
