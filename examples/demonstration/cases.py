@@ -237,3 +237,21 @@ def mixed_order(folder: Path) -> Any:
     """dask.compute(arr, delayed(5), arr + 1)"""
     x = da.arange(40, chunks=10)
     return x, delayed(5), x + 1
+
+
+class _Table:
+    """A model of 240 kB, with a buffer that it writes to."""
+
+    def __init__(self) -> None:
+        self.weights = np.arange(30_000.0)
+        self.scratch = np.zeros(10)
+
+    def predict(self, block: Any) -> Any:
+        self.scratch[:] = block + self.weights[2]
+        return self.scratch.copy()
+
+
+@case(expected=lambda folder: np.arange(10_000.0) + 2)
+def heavy_model(folder: Path) -> Any:
+    """the method of a model of 240 kB, on 1000 blocks"""
+    return da.arange(10_000.0, chunks=10).map_blocks(_Table().predict, dtype=float, meta=np.empty(0))

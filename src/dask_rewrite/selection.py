@@ -13,6 +13,7 @@ from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
@@ -61,6 +62,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "share": Share,  # after all that makes constants and sums, before equal ones are hidden in others
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
+    "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "sweep": Sweep,  # last: drops what the others left behind
 }
 
