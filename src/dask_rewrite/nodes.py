@@ -135,7 +135,7 @@ def with_references(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNod
     >>> with_references(Task("y", operator.add, TaskRef("a"), TaskRef("b")), {"b": TaskRef("a")}).args
     (TaskRef('a'), TaskRef('a'))
     """
-    if node._dependencies.isdisjoint(renamed):
+    if renamed.keys().isdisjoint(node._dependencies):
         return node
     if not (type(node) is Task or isinstance(node, NestedContainer)):
         return node.substitute({key: ref.key for key, ref in renamed.items() if key in node._dependencies})

@@ -222,7 +222,7 @@ def test_options_by_configuration() -> None:
 # -- fires: linear algebra -----------------------------------------------------------------
 
 
-def system(n: int = 20, chunk: int = 3) -> tuple[da.Array, da.Array]:
+def system(n: int = 12, chunk: int = 3) -> tuple[da.Array, da.Array]:
     size = n * chunk
     values = np.arange(float(size * size)).reshape(size, size) % 13 + 8 * size * np.eye(size)
     values = values + values.T
@@ -255,7 +255,7 @@ def test_linear_algebra_waits_for_few_blocks(name: str) -> None:
     x = LINALG[name](a, rechunked(b))
     tasks = checked(x)
     assert max(map(fan_in, tasks.values())) <= 8
-    assert max(map(fan_in, stock_tasks_of(x).values())) >= 20
+    assert max(map(fan_in, stock_tasks_of(x).values())) >= 12
     assert len(tasks) <= len(stock_tasks_of(x))
     with stock():
         expected = x.compute()
@@ -705,7 +705,7 @@ def test_names_tell_what_made_them_and_are_all_different() -> None:
     a, b = system()
     tasks = tasks_of(da.linalg.solve(a, rechunked(b)))
     new = [key for key in tasks if str(key[0]).startswith("tree-sum")]
-    assert len(new) > 100
+    assert len(new) > 30
     assert {key_split(key) for key in new} == {"tree-sum"}
     assert len({key[0] for key in new}) <= 4  # one group of tasks for each layer
 
@@ -772,7 +772,7 @@ def test_linear_algebra_twice() -> None:
 def test_bisection_stops_between_single_rewrites() -> None:
     a, _ = system()
     x = da.linalg.cholesky(a, lower=True)
-    for limit in (1, 5):
+    for limit in (1, 50):
         with dask.config.set({"rewrite.bisect-limit": limit}):
             assert_same_as_stock(x)
 
