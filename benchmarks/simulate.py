@@ -209,9 +209,9 @@ def large(slabs: int) -> None:
         *(
             (
                 f"2 chains, {2 * look} slabs ahead",
-                lambda n=look: workers(_slabs(outer, slabs, side, n, 1, chains=2)),
+                lambda look=look, every=every: workers(_slabs(outer, slabs, side, look, every, chains=2)),
             )
-            for look in (1, 2, 4)
+            for look, every in ((1, 1), (2, 1), (4, 1), (41, 2))
         ),
         (
             "2 chains, 8 ahead, on 10 x 10",
