@@ -13,9 +13,10 @@ from dask.highlevelgraph import HighLevelGraph
 from toolz import pipe
 
 from dask_rewrite.graph import Graph
+from dask_rewrite.nesting import NESTING_LIMIT, check_depth, nesting
 from dask_rewrite.nodes import make_task
 from dask_rewrite.pipeline import rewrite_tasks
-from dask_rewrite.verify import NESTING_LIMIT, VerificationError, check_depth, is_acyclic, nesting, verify
+from dask_rewrite.verify import VerificationError, is_acyclic, verify
 
 
 def graph_of(*nodes, outputs=None):

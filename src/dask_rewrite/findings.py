@@ -9,8 +9,8 @@ from typing import Any
 from dask.typing import Key
 from dask.utils import format_bytes
 
+from dask_rewrite.nesting import NESTING_LIMIT
 from dask_rewrite.table import html_table, shorten, text_table
-from dask_rewrite.verify import NESTING_LIMIT
 
 __all__ = ["Payload", "PreflightReport", "Problem", "Shape"]
 

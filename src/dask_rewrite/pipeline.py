@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
@@ -21,13 +22,15 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
+from dask_rewrite.agreement import verify_thoroughly
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.graph import Graph, Metrics
 from dask_rewrite.lower import Lowering, OverBudget
+from dask_rewrite.nesting import NESTING_LIMIT
 from dask_rewrite.remarks import Remarks, RewriteWarning
 from dask_rewrite.selection import LAYER_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
-from dask_rewrite.verify import NESTING_LIMIT, VerificationError, verify
+from dask_rewrite.verify import VerificationError, verify
 
 logger = logging.getLogger("dask_rewrite")
 
@@ -204,9 +207,7 @@ def _run_passes(
     lowered = graph
     each_time = options.verify in ("each", "rule")
     if each_time:
-        _verify_thoroughly(graph)
-    if options.verify == "rule":
-        remarks.check = _verify_thoroughly
+        verify_thoroughly(graph)
     for each in passes:
         graph = _run_pass(each, graph, remarks, options, trace, each_time)
     if options.verify != "end":
@@ -230,10 +231,12 @@ def _run_pass(
 ) -> Graph:
     """One pass; the graph before it if it fails."""
     started = perf_counter()
+    if options.verify == "rule":
+        remarks.check = partial(verify_thoroughly, before=before)
     try:
         graph = each.run(before, remarks)
         if checked and graph is not before:
-            _verify_thoroughly(graph)
+            verify_thoroughly(graph, before)
     except Exception as error:
         if options.on_error == "raise":
             raise
@@ -251,10 +254,6 @@ def _run_pass(
     if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
         _print(each.name, graph)
     return graph
-
-
-def _verify_thoroughly(graph: Graph) -> None:
-    verify(graph, external=graph.external, thorough=True)
 
 
 def _measured(graph: Graph, trace: Trace) -> Metrics:

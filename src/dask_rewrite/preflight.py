@@ -17,8 +17,8 @@ from dask.utils import funcname, key_split
 
 from dask_rewrite.callable_module import call_as
 from dask_rewrite.findings import Payload, PreflightReport, Problem, Shape
+from dask_rewrite.nesting import NESTING_LIMIT, check_depth, nesting
 from dask_rewrite.pickling import Culprit, by_reference, culprit, parts, pickled_size
-from dask_rewrite.verify import NESTING_LIMIT, check_depth, nesting
 
 __all__ = ["PreflightReport", "preflight"]
 

@@ -8,29 +8,24 @@ and a task is looked at on its own only to say what is wrong with it. Nothing he
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+
+from dask_rewrite.nesting import NESTING_LIMIT, check_depth, nested_in, tasks_in
 
 if TYPE_CHECKING:
     from dask.typing import Key
 
     from dask_rewrite.graph import Graph
 
-__all__ = ["NESTING_LIMIT", "VerificationError", "check_depth", "is_acyclic", "nesting", "verify"]
-
-#: Tasks nested deeper than this are refused. Passes keep to about half of it; pickle and the
-#: interpreter give up at three times it.
-NESTING_LIMIT = 64
+__all__ = ["VerificationError", "is_acyclic", "verify"]
 
 _get_key = attrgetter("key")
-_get_func = attrgetter("func")
-_get_args = attrgetter("args")
-_get_kwargs = attrgetter("kwargs")
 
 
 class VerificationError(Exception):
@@ -104,31 +99,6 @@ def is_acyclic(nodes: Mapping[Key, GraphNode]) -> bool:
     return _find_cycle(late, known) is None
 
 
-def check_depth(node: object, limit: int) -> bool:
-    """Whether at most ``limit`` tasks are nested in ``node``, itself included. It looks no deeper than that.
-
-    >>> from dask._task_spec import Task, TaskRef
-    >>> check_depth(Task("a", abs, Task(None, abs, TaskRef("x"))), 1)
-    False
-    """
-    return nesting(node, limit) <= limit
-
-
-def nesting(node: object, limit: int = 100_000) -> int:
-    """How many tasks are nested in ``node``, itself included; ``limit + 1`` stands for more than ``limit``.
-
-    >>> from dask._task_spec import List, Task, TaskRef
-    >>> nesting(Task("a", sum, List(Task(None, abs, TaskRef("x")), TaskRef("y"))))
-    3
-    """
-    depth = 0
-    level = _tasks_in([node])
-    while level and depth <= limit:
-        depth += 1
-        level = _nested(level)
-    return depth
-
-
 def _check_nodes(nodes: Mapping[Key, GraphNode]) -> None:
     if foreign := {kind for kind in set(map(type, nodes.values())) if not issubclass(kind, GraphNode)}:
         key, node = next((key, node) for key, node in nodes.items() if type(node) in foreign)
@@ -165,9 +135,9 @@ def _check_edges(nodes: Mapping[Key, GraphNode], external: Collection[Key]) -> N
 
 
 def _check_nesting(nodes: Mapping[Key, GraphNode], limit: int) -> None:
-    level = _tasks_in(list(nodes.values()))
+    level = tasks_in(list(nodes.values()))
     for _ in range(limit):
-        level = _nested(level)
+        level = nested_in(level)
         if not level:
             return
     key = next(key for key, node in nodes.items() if not check_depth(node, limit))
@@ -182,7 +152,7 @@ def _check_references(key: Key, node: GraphNode) -> None:
         if id(task) in seen:
             continue
         seen.add(id(task))
-        stack += _nested(_tasks_in([task]))
+        stack += nested_in(tasks_in([task]))
         if type(task) is not Task and not isinstance(task, NestedContainer):
             continue  # a class that may have its own idea of what it depends on
         held: set[Key] = set()
@@ -277,48 +247,3 @@ def _find_cycle(late: Mapping[Key, frozenset[Key]], known: set[Key]) -> list[Key
                 opened[key] = None
                 stack.extend(waiting)
     return None
-
-
-def _tasks_in(items: Sequence[Any]) -> Sequence[Task]:
-    kinds = set(map(type, items))
-    tasks = {kind for kind in kinds if issubclass(kind, Task)}
-    if tasks == kinds:
-        return items
-    return [item for item in items if type(item) in tasks] if tasks else []
-
-
-def _nested(tasks: Sequence[Task]) -> Sequence[Task]:
-    """The tasks directly inside of ``tasks``.
-
-    Tasks hide in arguments, as the object of a bound method (``template.__call__``), and in the inner
-    graph of dask's own fused tasks.
-    """
-    arguments = list(chain.from_iterable(map(_get_args, tasks)))
-    arguments += chain.from_iterable(map(dict.values, filter(None, map(_get_kwargs, tasks))))
-    kinds = set(map(type, arguments))
-    nested = {kind for kind in kinds if issubclass(kind, Task)}
-    found: list[Task] = []
-    if nested == kinds:
-        found = arguments
-    elif nested:
-        found = [item for item in arguments if type(item) in nested]
-    if MethodType in kinds:
-        found += _owners([item for item in arguments if type(item) is MethodType])
-    if MethodType in set(map(type, map(_get_func, tasks))):
-        found += _owners(list(map(_get_func, tasks)))
-    if dict in kinds:
-        for task in tasks:
-            if task.func is _execute_subgraph:
-                found += _tasks_in(list(task.args[0].values()))
-    # Nested tasks are a graph too, and shared parts must not multiply from level to level.
-    return _unique(found) if len(found) > len(tasks) else found
-
-
-def _owners(functions: list[Any]) -> Sequence[Task]:
-    """The tasks whose bound methods are among these functions; many blocks share a few."""
-    return _tasks_in(_unique([f.__self__ for f in _unique(functions) if type(f) is MethodType]))
-
-
-def _unique(items: list[Any]) -> list[Any]:
-    """Each object once, told apart by identity: to compare or hash tasks would tokenize them."""
-    return list(dict(zip(map(id, items), items, strict=True)).values())
