@@ -66,14 +66,14 @@ class Forms:
         nodes, forms, leaves = self.graph.nodes, self.forms, self.reader.leaves
         annotated = bool(self.graph.annotations)
         same: dict[Any, Block] = {}  # what comes of the same operation on the same blocks
+        look_up = same.get
         for key in producers_first(self.moves, nodes):
-            task = nodes[key]
-            assert type(task) is Task
+            task: Any = nodes[key]
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
                 self.unequal.add(key)
                 continue
-            operation = self._operation(task)
-            found = same.get(operation) if operation is not None else None
+            operation = None if task.kwargs else _operation(task.func, task.args, leaves)
+            found = look_up(operation) if operation is not None else None
             if found is None:
                 found = self._read(task)
                 if found is None:
@@ -83,26 +83,6 @@ class Forms:
                 if operation is not None and len(self.reader.referred) >= found[0].parts:
                     same[operation] = found
             forms[key] = leaves[key] = found
-
-    def _operation(self, task: Task) -> Any:
-        """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
-        leaves, args = self.reader.leaves, task.args
-        if task.kwargs or not args:
-            return None
-        first = args[0]
-        try:
-            if type(first) is TaskRef:
-                block = leaves.get(first.key)
-                if block is None or id(task.func) not in GETITEMS:
-                    return None
-                return (id(block), *[(item.start, item.stop, item.step) for item in args[1]])
-            if id(task.func) not in JOINS:
-                return None
-            shape = tuple(args[1]) if len(args) == 2 else id(task.func)
-            blocks = [leaves[ref.key] for ref in first.args]
-            return None if None in blocks else (shape, *[id(block) for block in blocks])
-        except (AttributeError, KeyError, TypeError):
-            return None
 
     def _read(self, task: Task) -> Block | None:
         """The task's block, seen through the tasks that it uses where that does not cost more."""
@@ -181,6 +161,23 @@ class Forms:
             return Memory(source, piece)
         (shown,) = seen_through(piece, Mosaic(leaf[0].shape, (below.shown,)))
         return Memory(below.base, shown)
+
+
+def _operation(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | None]) -> Any:
+    """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
+    try:
+        first = args[0]
+        if type(first) is TaskRef:
+            block = leaves.get(first.key)
+            if block is None or id(func) not in GETITEMS:
+                return None
+            return (id(block), *[(item.start, item.stop, item.step) for item in args[1]])
+        if id(func) not in JOINS:
+            return None
+        blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: that is no array of ours
+        return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
 
 
 def producers_first(keys: set[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
