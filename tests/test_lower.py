@@ -595,7 +595,7 @@ def test_the_symbolic_form_is_culled_and_small() -> None:
     n = 100
     x = da.ones((n, n), chunks=1)
     y = (x + x.T)[: n // 2]
-    with dask.config.set({"rewrite.lower-limit": 100}):
+    with dask.config.set({"rewrite.lower-limit": 100, "rewrite.disable": ["share"]}):
         assert len(cloudpickle.dumps(_sent(y.sum(split_every=4)))) < len(
             cloudpickle.dumps(dict(_sent(y.sum()).__dask_graph__()))
         )
