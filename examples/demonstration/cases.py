@@ -255,3 +255,41 @@ class _Table:
 def heavy_model(folder: Path) -> Any:
     """the method of a model of 240 kB, on 1000 blocks"""
     return da.arange(10_000.0, chunks=10).map_blocks(_Table().predict, dtype=float, meta=np.empty(0))
+
+
+def _bordered(image: Any, times: int) -> Any:
+    for _ in range(times):
+        rows, columns = image.shape
+        side, top = da.zeros((rows, 4), chunks=64), da.zeros((4, columns + 8), chunks=64)
+        image = da.concatenate([side, image, side], axis=1)
+        image = da.concatenate([top, image, top], axis=0)
+    return image
+
+
+@case(expected=lambda folder: np.pad(values()[:256, :256], 24).sum(axis=0))
+def borders(folder: Path) -> Any:
+    """6 borders of zeros round 256 x 256, then .sum(axis=0)"""
+    return _bordered(da.from_array(values()[:256, :256], chunks=64), 6).sum(axis=0)
+
+
+@case(expected=lambda folder: values()[:500] + 1)
+def round_trips(folder: Path) -> Any:
+    """HDF5: rechunk to columns and back, 10 times"""
+    x = hdf5(folder)[:500] + 1
+    for _ in range(10):
+        x = x.rechunk((500, 125)).rechunk((125, 2000))
+    return x
+
+
+def _smooth(block: Any) -> Any:
+    rows = block[:-2] + block[1:-1] + block[2:]
+    return np.pad(rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:], 1) / 9
+
+
+@case()
+def halos(folder: Path) -> Any:
+    """30 steps of a mean over neighbours, 3 x 3 blocks"""
+    x = da.from_array(values()[:300, :300], chunks=100)
+    for _ in range(30):
+        x = x.map_overlap(_smooth, depth=1, boundary="reflect")
+    return x
