@@ -4,9 +4,10 @@
     python -m benchmarks.run --only adds --scale large
     python -m benchmarks.run --targets            what the project must reach, and whether it does
     python -m benchmarks.run --growth             n, 2n, 4n: what doubling costs
+    python -m benchmarks.run --targets memory     only the rows and targets of that group
     python -m benchmarks.run --targets --only gram --on 2     one row, on one scheduler, judged
 
-Heavy workloads (minutes, gigabytes, clusters) are measured with ``--targets`` or by name only.
+Heavy workloads are measured with ``--targets`` or by name only.
 
 Each workload runs in a process of its own; a stage that takes longer than ``--limit`` seconds,
 or that fails, is shown as that. Times are the best of ``--repeat`` turns in which the sides
@@ -30,7 +31,7 @@ if __package__ in (None, ""):
 from benchmarks import table
 from benchmarks.judges import Rows, show
 from benchmarks.rows import Row, collect, import_seconds
-from benchmarks.targets import TARGETS
+from benchmarks.targets import GROUPS, TARGETS
 from benchmarks.workloads import WORKLOADS
 
 #: longest ``import dask_rewrite`` after ``import dask.array``, in seconds
@@ -47,7 +48,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3, help="turns for each side (default 3)")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds for one stage (default 30)")
     parser.add_argument("--on", help="schedulers of the rows that name some: 2 threads, or 2x1 for processes")
-    parser.add_argument("--targets", action="store_true", help="judge what the project must reach")
+    parser.add_argument(
+        "--targets",
+        nargs="?",
+        const="all",
+        default="",
+        choices=("all", *GROUPS),
+        help="judge what the project must reach, or one group of it",
+    )
     parser.add_argument("--growth", action="store_true", help="measure n, 2n and 4n")
     parser.add_argument("--no-run", action="store_true", help="only optimize")
     parser.add_argument("--json", metavar="FILE", help="also write every figure to this file")
@@ -62,6 +70,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def plan(args: argparse.Namespace) -> dict[tuple[str, int], bool]:
     """The rows to measure, and whether each is to be run."""
     names = args.only or [name for name, workload in WORKLOADS.items() if not workload.heavy]
+    if args.targets in GROUPS and not args.only:
+        names = []
     rows: dict[tuple[str, int], bool] = {}
     if args.growth:
         for name in names:
@@ -72,7 +82,7 @@ def plan(args: argparse.Namespace) -> dict[tuple[str, int], bool]:
             continue  # at the sizes of its targets alone
         rows[name, args.n or WORKLOADS[name].size(args.scale)] = not args.no_run
     if args.targets:
-        for target in TARGETS:
+        for target in GROUPS.get(args.targets, TARGETS):
             for name, n in target.needs:
                 if not args.only or name in args.only:
                     rows[name, n] = rows.get((name, n), False) or (target.run and not args.no_run)
@@ -87,10 +97,10 @@ def progress(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def report_targets(rows: Rows) -> tuple[str, bool]:
+def report_targets(rows: Rows, group: str) -> tuple[str, bool]:
     """The table of targets, and whether none was missed."""
     lines, missed = [], False
-    for target in TARGETS:
+    for target in GROUPS.get(group, TARGETS):
         if not all(need in rows for need in target.needs):
             continue
         value, reached = target.judge(rows)
@@ -131,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts += [table.computes(list(rows.values())), table.schedulers(list(rows.values()))]
         print("\n\n".join(part for part in parts if part))
     if args.targets:
-        text, missed = report_targets(rows)
+        text, missed = report_targets(rows, args.targets)
         print("\n" + text)
     return int(missed)
 

@@ -63,4 +63,5 @@ FOUNDATION = [
     Target("every answer is the same bit for bit", [], answers),
 ]
 
-TARGETS = [*FOUNDATION, *PASSES, *MEMORY]
+GROUPS = {"foundation": FOUNDATION, "passes": PASSES, "memory": MEMORY}
+TARGETS = [target for group in GROUPS.values() for target in group]

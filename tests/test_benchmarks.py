@@ -121,6 +121,9 @@ def test_heavy_rows_are_measured_for_targets_or_by_name_only():
     heavy = {name for name, workload in WORKLOADS.items() if workload.heavy}
     assert not heavy & {name for name, _ in run.plan(run.parse([]))}
     assert ("gram", 80) in run.plan(run.parse(["--targets"]))
+    group = run.plan(run.parse(["--targets", "memory"]))
+    assert ("gram", 80) in group
+    assert ("adds", 4000) not in group
     assert set(run.plan(run.parse(["--only", "gram"]))) == {("gram", 80)}
     assert set(run.plan(run.parse(["--only", "append-block", "--targets"]))) == {
         ("append-block", n) for n in (500, 1000, 2000)
