@@ -16,9 +16,9 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, NestedContai
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
 from dask.typing import Key
-from toolz import pipe
+from toolz import last, pipe
 
-from dask_rewrite.knowledge import known
+from dask_rewrite.knowledge import Known, known
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.opened import template_of
 from dask_rewrite.writes import written_block
@@ -42,8 +42,6 @@ class Facts:
     ----------
     lookup : callable
         From a key to its node, or None for what lies outside the graph.
-    values : dict, optional
-        What was found out before about blocks of the same graph; filled in.
 
     Examples
     --------
@@ -60,14 +58,21 @@ class Facts:
     True
     """
 
-    __slots__ = ("_lookup", "_templates", "_values")
+    __slots__ = ("_arrays", "_calls", "_functions", "_interned", "_lookup", "_templates", "_values")
 
-    def __init__(
-        self, lookup: Callable[[Key], GraphNode | None], values: dict[Key, Any] | None = None
-    ) -> None:
+    def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
         self._lookup = lookup
-        self._values = {} if values is None else values
+        self._values: dict[Key, Any] = {}
+        self._interned: dict[Fact, Fact] = {}  # equal facts are one object, so that calls are told apart fast
+        self._arrays: dict[Any, Fact] = {}
+        self._functions: dict[int, tuple[Any, Known | None]] = {}
+        self._calls: dict[Any, tuple[Any, Any]] = {}  # blocks of a layer have the same arguments
         self._templates: dict[Any, tuple[Task, Any]] = {}
+
+    def looking_in(self, lookup: Callable[[Key], GraphNode | None]) -> Facts:
+        """These facts, for a later form of the same graph."""
+        self._lookup = lookup
+        return self
 
     def of(self, key: Key) -> Fact | None:
         """The fact of a block, None if nothing is known."""
@@ -98,7 +103,7 @@ class Facts:
                 stack.pop()
                 continue
             node = self._lookup(here)
-            if node is None or not _may_be_known(node):
+            if node is None or not self._may_be_known(node):
                 values[here] = UNKNOWN
                 stack.pop()
                 continue
@@ -112,11 +117,40 @@ class Facts:
             stack.pop()
         return values[key]
 
+    def _may_be_known(self, node: GraphNode) -> bool:
+        """Whether it is worth looking below: the outermost function is one that we know."""
+        if type(node) is not Task:
+            return True
+        func = node.func
+        return type(func) is MethodType or func is pipe or self._known(func) is not None
+
     def _top(self, node: GraphNode) -> Any:
         if type(node) is DataNode:
-            value = node.value
-            return Fact.of_array(value) if type(value) is np.ndarray else value
+            return self._data(node.value)
         return self._evaluate(node, self._values)
+
+    def _data(self, value: Any) -> Any:
+        if type(value) is not np.ndarray:
+            return value
+        form = value.shape, value.dtype
+        fact = self._arrays.get(form)
+        if fact is None:
+            fact = self._arrays[form] = self._intern(Fact.of_array(value))
+        return fact
+
+    def _intern(self, found: Any) -> Any:
+        kind = type(found)
+        if kind is Fact:
+            return self._interned.setdefault(found, found)
+        if kind is tuple or kind is list:
+            return kind(map(self._intern, found))
+        return {name: self._intern(value) for name, value in found.items()} if kind is dict else found
+
+    def _known(self, func: Any) -> Known | None:
+        remembered = self._functions.get(id(func))
+        if remembered is None:
+            remembered = self._functions[id(func)] = (func, known(func))
+        return remembered[1]
 
     def _evaluate(self, node: Any, env: Mapping[Any, Any]) -> Any:
         """The abstract value of an expression: a fact, a literal, a list of these, or UNKNOWN."""
@@ -157,28 +191,39 @@ class Facts:
             return self._template(task, env)
         if func is pipe:
             return self._program(task, env)
-        if (block := written_block(task)) is not None:
+        if func is last and (block := written_block(task)) is not None:
             fact = self._evaluate(block, env)
-            return replace(fact, fill=None) if type(fact) is Fact else UNKNOWN
-        transfer = known(func)
-        if transfer is None or transfer.fact is None:
-            return UNKNOWN
+            return self._intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         args = []
         for arg in task.args:
-            value = self._evaluate(arg, env)
+            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self._evaluate(arg, env)
             if value is UNKNOWN:
                 return UNKNOWN
             args.append(value)
-        kwargs = {}
-        for name, arg in task.kwargs.items():
-            kwargs[name] = value = self._evaluate(arg, env)
-            if value is UNKNOWN:
+        kwargs = task.kwargs
+        if kwargs and any(isinstance(arg, (GraphNode, TaskRef)) for arg in kwargs.values()):
+            kwargs = {name: self._evaluate(arg, env) for name, arg in kwargs.items()}
+            if any(value is UNKNOWN for value in kwargs.values()):
                 return UNKNOWN
+            return self._transferred(task, args, kwargs)
+        try:
+            memo = (id(func), id(kwargs), *map(_signature, args))
+        except TypeError:  # an argument that cannot be compared
+            return self._transferred(task, args, kwargs)
+        remembered = self._calls.get(memo)
+        if remembered is None:  # keeps alive what the memo names by identity
+            remembered = self._calls[memo] = ((func, kwargs), self._transferred(task, args, kwargs))
+        return remembered[1]
+
+    def _transferred(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        transfer = self._known(task.func)
+        if transfer is None or transfer.fact is None:
+            return UNKNOWN
         try:
             found = transfer.fact(*args, **kwargs)
         except Exception:  # what would fail or is unusual: nothing is known
             return UNKNOWN
-        return UNKNOWN if found is None else found
+        return UNKNOWN if found is None else self._intern(found)
 
     def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
         found = template_of(task)
@@ -187,13 +232,13 @@ class Facts:
         template, inputs = found
         inner = {name: self._evaluate(value, env) for name, value in inputs.items()}
         try:
-            memo = (id(template), *[(name, _frozen(value)) for name, value in inner.items()])
-            known_already = self._templates.get(memo)
+            memo = (id(template), *map(_signature, inner.values()))
         except TypeError:  # an input that cannot be hashed
             return self._evaluate(template, inner)
-        if known_already is None:
-            known_already = self._templates[memo] = (template, self._evaluate(template, inner))
-        return known_already[1]
+        remembered = self._templates.get(memo)
+        if remembered is None:
+            remembered = self._templates[memo] = (template, self._evaluate(template, inner))
+        return remembered[1]
 
     def _program(self, task: Task, env: Mapping[Any, Any]) -> Any:
         held, *steps = task.args
@@ -211,30 +256,24 @@ class Facts:
         return state
 
 
-#: Values that are equal only if they are the same.
-_BY_VALUE = frozenset([int, bool, str, bytes, type(None), Fact, _Unknown])
+#: Values that are equal only if they are the same, among values of one type.
+_BY_VALUE = frozenset([int, bool, str, bytes, type(None), _Unknown, type(Ellipsis)])
 
 
-def _frozen(value: Any) -> Any:
+def _signature(value: Any) -> Any:
     """Something hashable that is equal for equal values only: 1 is not True, and 0.0 is not -0.0."""
     kind = type(value)
+    if kind is Fact:
+        return id(value)  # interned
     if kind in _BY_VALUE:
         return kind, value
     if kind is float:
         return kind, value.hex()
-    if kind is tuple:
-        return kind, tuple(map(_frozen, value))
+    if kind is tuple or kind is list:
+        return kind, *map(_signature, value)
     if kind is slice:
-        return kind, *map(_frozen, (value.start, value.stop, value.step))
+        return kind, *map(_signature, (value.start, value.stop, value.step))
     raise TypeError(f"{kind} is not compared")
-
-
-def _may_be_known(node: GraphNode) -> bool:
-    """Whether it is worth looking below: the outermost function is one that we know."""
-    if type(node) is not Task:
-        return True
-    func = node.func
-    return type(func) is MethodType or func is pipe or known(func) is not None
 
 
 __all__ = ["UNKNOWN", "Fact", "Facts"]

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import GraphNode
 from dask.typing import Key
+
+if TYPE_CHECKING:
+    from dask_rewrite.facts import Facts
 
 Nodes = dict[Key, GraphNode]
 
@@ -61,7 +64,7 @@ class Graph:
         Keys that tasks refer to and that live elsewhere: those of futures.
     reachable : bool
         Every task is known to be needed by an output.
-    values : dict of Key to object
+    facts : Facts, optional
         What was found out about blocks; rewrites do not change values, so that it is handed on.
 
     Examples
@@ -82,7 +85,7 @@ class Graph:
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
-    values: dict[Key, Any] = field(default_factory=dict)
+    facts: Facts | None = None
 
     def users(self) -> Counter[Key]:
         """How many tasks use each key; keys that nobody uses are absent."""

@@ -48,7 +48,9 @@ class Site:
         self.graph = graph
         self._outputs = frozenset(graph.outputs)
         self.changed = False
-        self.facts = Facts(self.node, graph.values)
+        if graph.facts is None:
+            graph.facts = Facts(self.node)
+        self.facts = graph.facts.looking_in(self.node)
         self.effects = Effects()
         #: Tasks with equal values here do the same to their arguments.
         self.alike: Mapping[Key, Hashable] = {}
