@@ -136,7 +136,7 @@ def _contraction(name: str, value: Any) -> dict[str, int | None]:
         nbytes = None if limit is None else int(parse_bytes(limit))
         if isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
             raise ValueError
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f'rewrite.{name}.memory-limit: expected bytes, as a number or as "4 GB", or null; got {limit!r}'
         ) from None

@@ -101,7 +101,18 @@ class Group:
                 below = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
                 if below is not None and dep not in first:
                     blocks.append(Block(below.nbytes, 0, last.get(point, private[point]), False))
-        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks)
+        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site))
+
+    def _kept(self, site: Site) -> bool:
+        """Somebody wants the results as they are, or one task gathers them."""
+        roots = [tree.root for tree in self.trees]
+        if roots[0] in site.graph.outputs:
+            return True
+        nodes = site.graph.nodes
+        return any(
+            2 * len(nodes[user]._dependencies.intersection(roots)) >= len(roots) > 1
+            for user in site.consumers(roots[0])
+        )
 
 
 def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:

@@ -52,12 +52,15 @@ class Sizes:
         Bytes of the largest partial sum.
     blocks : sequence of Block
         What the terms need.
+    kept : bool
+        All results are held until the last is there.
     """
 
     sums: int
     terms: int
     accumulator: int
     blocks: Sequence[Block]
+    kept: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -146,7 +149,8 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     >>> make_plan(Sizes(16, 80, 2_000_000, blocks[:80]), Machine(64, 1, 0), 2**40).chains
     4
     """
-    before = sizes.nbytes + min(sizes.sums, machine.threads) * sizes.accumulator
+    results = sizes.sums if sizes.kept else min(sizes.sums, machine.threads)
+    before = sizes.nbytes + results * sizes.accumulator
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)
@@ -156,15 +160,16 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     look = 1 + math.ceil(AHEAD * machine.threads / loads)
     plan = Plan(chains, width, look, 2 if cluster else 1, False, 0, before)
     plan = _predicted(plan, sizes, machine)
-    for smaller in (
-        lambda p: replace(p, every=1),
-        lambda p: replace(p, width=1, look=max(1, p.look // 2)),
-        lambda p: replace(p, look=1),
-        lambda p: replace(p, chains=1),
+    aim = min(limit, int(GAIN * before))
+    for bound, smaller in (
+        (aim, {"every": 1}),
+        (aim, {"width": 1, "look": 1 + math.ceil(AHEAD * machine.threads / (sizes.per_slab * chains))}),
+        (limit, {"look": max(1, plan.look // 2)}),
+        (limit, {"look": 1}),
+        (limit, {"chains": 1}),
     ):
-        if plan.peak <= limit:
-            break
-        plan = _predicted(smaller(plan), sizes, machine)
+        if plan.peak > bound:
+            plan = _predicted(replace(plan, **smaller), sizes, machine)  # type: ignore[arg-type]
     if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
         if sizes.sums < 2 * machine.threads:
             return Missed(f"predicted peak {_size(plan.peak)}, and {_size(before)} as it is")

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
-from dask.array.einsumfuncs import chunk_einsum
 from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
-from dask_rewrite.contraction.trees import SUMS, Reducer
+from dask_rewrite.contraction.trees import PRODUCTS, SUMS, Reducer
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import make_container, make_task
 from dask_rewrite.opened import opened
 from dask_rewrite.program import operation
 from dask_rewrite.rules import Site
-
-#: Block functions of dask's products; what they return belongs to nobody else.
-PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
 
 
 class Term(NamedTuple):

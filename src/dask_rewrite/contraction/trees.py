@@ -8,7 +8,7 @@ they sum; that of ``matmul`` adds block by block.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -17,14 +17,18 @@ import numpy as np
 from dask._task_spec import List, Task, TaskRef, _identity_cast
 from dask.array import chunk
 from dask.array.core import _concatenate2
-from dask.array.routines import _chunk_sum
+from dask.array.einsumfuncs import chunk_einsum
+from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.opened import opened
 from dask_rewrite.rules import Missed, Site
 
 _Compose: Any = functoolz.Compose
 SUMS = (np.sum, chunk.sum)
+#: Block functions of dask's products; what they return belongs to nobody else.
+PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
 _function = attrgetter("func")
 
 
@@ -99,29 +103,48 @@ def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
     summing = {task.key: task for task in tasks if id(task.func) in reducers}
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
     for root in [key for key in summing if key not in below]:
-        if not _shares_blocks(root, summing, site):
+        term = _first_term(root, summing, site)
+        if term is None:
+            continue
+        if not _shares_blocks(term, site):
+            if makes_product(term):
+                yield root, Missed("no block is needed by two of these sums")
             continue
         tree = _whole(root, reducers, summing, site)
         yield (root, tree) if isinstance(tree, Missed) else tree
 
 
-def _shares_blocks(root: Key, summing: dict[Key, Task], site: Site) -> bool:
-    """Whether its first term needs a block that others need too; a plain sum does not."""
+def _first_term(root: Key, summing: dict[Key, Task], site: Site) -> Task | None:
     key = root
     while key in summing:
         terms = terms_of(summing[key])
         if not terms:
-            return False
+            return None
         key = terms[0]
+    term = site.node(key)
+    return term if type(term) is Task else None
+
+
+def _shares_blocks(term: Task, site: Site) -> bool:
+    """Whether a term needs a block that another term like it needs too; one of a plain sum does not."""
     nodes = site.graph.nodes
-    term = nodes.get(key)
-    for dep in term._dependencies if type(term) is Task else ():
+    for dep in term._dependencies:
         if not site.used_once(dep):
-            return True
-        below = nodes.get(dep)  # a view, perhaps
-        if below is not None and any(not site.used_once(each) for each in below._dependencies):
+            for user in site.consumers(dep):
+                node = nodes[user]
+                if user != term.key and type(node) is Task and node.func == term.func:
+                    return True
+        below = nodes.get(dep)
+        if type(below) is Task and below.func is np.transpose:  # a view, which hides the block
             return True
     return False
+
+
+def makes_product(term: Task) -> bool:
+    """Whether a term is a sum over one of dask's products."""
+    body = opened(term) or term
+    inner = body.args[0] if body.args else None
+    return type(inner) is Task and any(inner.func is each for each in PRODUCTS)
 
 
 def _whole(root: Key, reducers: dict[int, Reducer], summing: dict[Key, Task], site: Site) -> Tree | Missed:
