@@ -16,6 +16,7 @@ from dask._task_spec import _identity_cast as identity_cast
 from dask.array import core
 
 from dask_rewrite.knowledge.blocks import array
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.elementwise import astype, elementwise
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
@@ -28,7 +29,7 @@ def _apply(func: Any, args: Any, kwargs: Any = None) -> Any:
 
 def _applied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     func, given, *more = args
-    return [(func, _items(given), _keywords(more[0]) if more else {})]
+    return [(func, _items(given), keywords_in(more[0]) if more else {})]
 
 
 def _items(node: Any) -> Sequence[Any]:
@@ -43,7 +44,7 @@ def _items(node: Any) -> Sequence[Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _keywords(node: Any) -> Mapping[str, Any]:
+def keywords_in(node: Any) -> Mapping[str, Any]:
     """The keywords in a dict as it stands in a task."""
     if type(node) is Dict:
         return dict(zip(map(_value, node.args[::2]), node.args[1::2]))
@@ -124,10 +125,10 @@ def _identity(value: Any) -> Any:
 
 #: What is known of functions that call others, and of containers.
 CALLING: dict[Callable[..., Any], Known] = {
-    utils.apply: Known(_apply, calls=_applied),
-    core._enforce_dtype: Known(_enforced, calls=_enforces),
-    core._pass_extra_kwargs: Known(_passed, calls=_passes),
-    core._elemwise_handle_where: Known(pure=False, calls=_where_calls),
+    of_dask(utils, "apply"): Known(_apply, calls=_applied),
+    of_dask(core, "_enforce_dtype"): Known(_enforced, calls=_enforces),
+    of_dask(core, "_pass_extra_kwargs"): Known(_passed, calls=_passes),
+    of_dask(core, "_elemwise_handle_where"): Known(pure=False, calls=_where_calls),
     operator.iadd: Known(partial(_in_place, operator.add), calls=_into_own),
     operator.imul: Known(partial(_in_place, operator.mul), calls=_into_own),
     identity_cast: Known(_cast, fresh=False),

@@ -11,6 +11,7 @@ import numpy as np
 from dask.array import chunk, wrap
 
 from dask_rewrite.knowledge.blocks import block, element, flat, plain
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
 
@@ -105,6 +106,6 @@ CREATION: dict[Callable[..., Any], Known] = {
         for func, fact in _LIKE.items()
     },
     np.eye: Known(_eye),
-    chunk.arange: Known(_arange),
-    chunk.linspace: Known(_linspace),
+    of_dask(chunk, "arange"): Known(_arange),
+    of_dask(chunk, "linspace"): Known(_linspace),
 }

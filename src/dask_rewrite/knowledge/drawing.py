@@ -11,6 +11,7 @@ import numpy as np
 from dask.array import random
 
 from dask_rewrite.knowledge.blocks import flat, plain
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
 
@@ -78,6 +79,6 @@ def _old_kinds() -> tuple[Any, Any]:
 
 #: What is known of functions that draw random blocks.
 DRAWING: dict[Callable[..., Any], Known] = {
-    random._apply_random_func: Known(_of_generator, pure=False),
-    random._apply_random: Known(_of_state, pure=False),
+    of_dask(random, "_apply_random_func"): Known(_of_generator, pure=False),
+    of_dask(random, "_apply_random"): Known(_of_state, pure=False),
 }

@@ -27,6 +27,7 @@ from dask_rewrite.knowledge.blocks import (
     one_of,
     plain,
 )
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
 
@@ -261,10 +262,10 @@ ELEMENTWISE: dict[Callable[..., Any], Known] = {
     np.nan_to_num: _of_function(np.nan_to_num, inputs=1),
     np.where: Known(where),
     np.digitize: Known(_digitize),
-    routines._isin_kernel: Known(_isin),
-    chunk.astype: Known(astype, fresh=_copies),
+    of_dask(routines, "_isin_kernel"): Known(_isin),
+    of_dask(chunk, "astype"): Known(astype, fresh=_copies),
     methodcaller("astype"): Known(astype, fresh=_copies),
-    reductions._sqrt: Known(partial(elementwise, np.sqrt, exact=True)),
+    of_dask(reductions, "_sqrt"): Known(partial(elementwise, np.sqrt, exact=True)),
     builtins.sum: Known(folded),
     functools.reduce: Known(reduce, fresh=_has_terms, calls=_folds_with),
 }

@@ -13,6 +13,7 @@ from dask.array import _shuffle, core
 from dask.array.dispatch import concatenate_lookup, take_lookup
 
 from dask_rewrite.knowledge.blocks import DType, array, axes_of, block, same_fill
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
 from dask_rewrite.knowledge.movement import take
@@ -210,10 +211,10 @@ JOINING: dict[Callable[..., Any], Known] = {
     np.vstack: Known(_vstacked),
     np.hstack: Known(_hstacked),
     np.pad: Known(_padded, calls=_pads),
-    core._concatenate2: Known(concatenate_nested, fresh=False),
-    core.concatenate3: Known(_merged, fresh=_joins),
-    core.concatenate_shaped: Known(_merged_shaped, fresh=_joins),
-    core.concatenate_axes: Known(_merged_axes, fresh=_joins),
-    core.finalize: Known(_finalized, fresh=_finalizes),
-    _shuffle.concatenate_arrays: Known(_reordered),
+    of_dask(core, "_concatenate2"): Known(concatenate_nested, fresh=False),
+    of_dask(core, "concatenate3"): Known(_merged, fresh=_joins),
+    of_dask(core, "concatenate_shaped"): Known(_merged_shaped, fresh=_joins),
+    of_dask(core, "concatenate_axes"): Known(_merged_axes, fresh=_joins),
+    of_dask(core, "finalize"): Known(_finalized, fresh=_finalizes),
+    of_dask(_shuffle, "concatenate_arrays"): Known(_reordered),
 }

@@ -13,6 +13,7 @@ from dask.array import core, einsumfuncs, linalg, routines, utils
 from dask.array.dispatch import einsum_lookup, tensordot_lookup
 
 from dask_rewrite.knowledge.blocks import NUMBERS, DType, Shape, array, axes_of, broadcast
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.elementwise import elementwise, folded
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
@@ -238,10 +239,11 @@ def _solved(func: Any, a: Any, b: Any, **kwargs: Any) -> Any:
         return None
     if func is not np.linalg.solve and "scipy.linalg" not in sys.modules:
         return None
-    return Fact(
-        right.shape, _types(func, (matrix.shape, matrix.dtype), (right.shape, right.dtype), **kwargs)[0]
-    )
+    (dtype,) = _types(func, (matrix.shape, matrix.dtype), (right.shape, right.dtype), **kwargs)
+    return Fact(right.shape, dtype)
 
+
+_TRIANGULAR = (of_dask(linalg, "_solve_triangular_lower"), of_dask(utils, "solve_triangular_safe"))
 
 #: What is known of products and of linear algebra.
 LINEAR_ALGEBRA: dict[Callable[..., Any], Known] = {
@@ -251,19 +253,18 @@ LINEAR_ALGEBRA: dict[Callable[..., Any], Known] = {
     operator.matmul: Known(matmul),
     np.outer: Known(_outer, inputs=2, writing=("out",)),
     np.vdot: Known(_vdot),
-    core.dotmany: Known(_dots, calls=_dots_call),
-    routines._tensordot: Known(_tensordot),
-    routines._matmul: Known(_matmul),
-    einsumfuncs.chunk_einsum: Known(_einsum, fresh=_several, writing=("out",)),
+    of_dask(core, "dotmany"): Known(_dots, calls=_dots_call),
+    of_dask(routines, "_tensordot"): Known(_tensordot),
+    of_dask(routines, "_matmul"): Known(_matmul),
+    of_dask(einsumfuncs, "chunk_einsum"): Known(_einsum, fresh=_several, writing=("out",)),
     np.linalg.qr: Known(partial(_factored, np.linalg.qr, _qr)),
     np.linalg.svd: Known(partial(_factored, np.linalg.svd, _svd)),
     np.linalg.inv: Known(partial(_factored, np.linalg.inv, _square)),
     np.linalg.cholesky: Known(partial(_factored, np.linalg.cholesky, _square)),
     np.linalg.solve: Known(partial(_solved, np.linalg.solve)),
-    linalg._wrapped_qr: Known(_wrapped_qr),
-    linalg._cholesky_lower: Known(partial(_factored, np.linalg.cholesky, _square)),
-    linalg._solve_triangular_lower: Known(partial(_solved, linalg._solve_triangular_lower)),
-    utils.solve_triangular_safe: Known(partial(_solved, utils.solve_triangular_safe)),
+    of_dask(linalg, "_wrapped_qr"): Known(_wrapped_qr),
+    of_dask(linalg, "_cholesky_lower"): Known(partial(_factored, np.linalg.cholesky, _square)),
+    **{func: Known(partial(_solved, func)) for func in _TRIANGULAR},
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from dask.array import core
 
 from dask_rewrite.knowledge.blocks import NUMBERS, array, like, stand_in
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
 from dask_rewrite.knowledge.movement import getitem
@@ -72,7 +73,7 @@ def _in_memory(source: Any) -> bool:
 
 #: What is known of functions that read blocks: files may change between two reads.
 LOADING: dict[Callable[..., Any], Known] = {
-    core.getter: Known(getter, pure=False, fresh=False),
-    core.getter_nofancy: Known(getter, pure=False, fresh=False),
-    core.getter_inline: Known(getter, pure=False, fresh=False),
+    of_dask(core, "getter"): Known(getter, pure=False, fresh=False),
+    of_dask(core, "getter_nofancy"): Known(getter, pure=False, fresh=False),
+    of_dask(core, "getter_inline"): Known(getter, pure=False, fresh=False),
 }

@@ -13,6 +13,7 @@ from dask.array import _shuffle, chunk, creation, linalg, slicing, utils
 from dask.utils import methodcaller
 
 from dask_rewrite.knowledge.blocks import NUMBERS, array, axes_of, block, flat, like, plain, stand_in
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
 
@@ -132,7 +133,7 @@ def _copied(a: Any, order: str = "K", subok: bool = False) -> Any:
     return None if fact is None else Fact(fact.shape, fact.dtype, fact.fill)
 
 
-def _as_array(a: Any, dtype: Any = None, order: Any = None, *, like: Any = None) -> Any:
+def _as_array(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, like: Any = None) -> Any:
     fact = block(a)
     if fact is None or (like is not None and array(like) is None):
         return None
@@ -210,28 +211,29 @@ _METHODS = ("reshape", "transpose", "squeeze", "swapaxes")
 #: What is known of functions that move elements within one block.
 MOVEMENT: dict[Callable[..., Any], Known] = {
     operator.getitem: Known(getitem, fresh=False),
-    chunk.getitem: Known(getitem, fresh=False),
-    slicing.getitem_variadic: Known(_variadic, fresh=False),
-    _shuffle._getitem: Known(_shuffled, fresh=False),
+    of_dask(chunk, "getitem"): Known(getitem, fresh=False),
+    of_dask(slicing, "getitem_variadic"): Known(_variadic, fresh=False),
+    of_dask(_shuffle, "_getitem"): Known(_shuffled, fresh=False),
     np.take: Known(take, inputs=3, writing=("out",)),
     **{func: Known(partial(viewed, func), fresh=False) for func in _VIEWS},
     **{methodcaller(name): Known(partial(viewed, methodcaller(name)), fresh=False) for name in _METHODS},
     methodcaller("copy"): Known(block),
     methodcaller("ravel"): Known(_ravelled, fresh=False),
     methodcaller("flatten"): Known(_ravelled),
-    linalg._conj_transpose: Known(_adjoint, fresh=False),
+    of_dask(linalg, "_conj_transpose"): Known(_adjoint, fresh=False),
     np.ravel: Known(_ravelled, fresh=False),
     np.copy: Known(_copied),
+    np.array: Known(_as_array, fresh=lambda args, kwargs: "copy" not in kwargs),
     np.asarray: Known(_as_array, fresh=False),
     np.asanyarray: Known(_as_array, fresh=False),
     np.ascontiguousarray: Known(_as_array, fresh=False),
-    utils.asarray_safe: Known(_safe_array, fresh=False),
-    utils.asanyarray_safe: Known(_safe_array, fresh=False),
+    of_dask(utils, "asarray_safe"): Known(_safe_array, fresh=False),
+    of_dask(utils, "asanyarray_safe"): Known(_safe_array, fresh=False),
     np.roll: Known(_rolled),
     np.repeat: Known(_repeated),
     np.tril: Known(_triangle),
     np.triu: Known(_triangle),
     np.diag: Known(_diagonal_of, fresh=False),
-    slicing.setitem: Known(_assigned, fresh=_assigns),
-    creation.linear_ramp_chunk: Known(_linear_ramp),
+    of_dask(slicing, "setitem"): Known(_assigned, fresh=_assigns),
+    of_dask(creation, "linear_ramp_chunk"): Known(_linear_ramp),
 }

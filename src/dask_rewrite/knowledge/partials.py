@@ -9,6 +9,7 @@ import numpy as np
 from dask.array import chunk, reductions
 
 from dask_rewrite.knowledge.blocks import NUMBERS, axes_of, block, reduced
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.elementwise import elementwise
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.joining import concatenate_nested
@@ -213,14 +214,14 @@ def _calls_both(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
 
 #: What is known of functions that make or combine partial results.
 PARTIALS: dict[Callable[..., Any], Known] = {
-    reductions.mean_chunk: Known(_mean_chunk, calls=_calls_sums),
-    reductions.mean_combine: Known(_mean_combine, calls=_calls_sums),
-    reductions.mean_agg: Known(_mean_agg),
-    reductions.moment_chunk: Known(_moment_chunk, calls=_calls_sums),
-    reductions.moment_combine: Known(_moment_combine, calls=_calls_sums),
-    reductions.moment_agg: Known(_moment_agg, calls=_calls_sums),
-    reductions.arg_chunk: Known(_positions_of, calls=_calls_both),
-    reductions.arg_combine: Known(_combined_positions, calls=_calls_positions),
-    reductions.arg_agg: Known(_final_positions, calls=_calls_positions),
-    reductions.nanarg_agg: Known(_final_positions, calls=_calls_positions),
+    of_dask(reductions, "mean_chunk"): Known(_mean_chunk, calls=_calls_sums),
+    of_dask(reductions, "mean_combine"): Known(_mean_combine, calls=_calls_sums),
+    of_dask(reductions, "mean_agg"): Known(_mean_agg),
+    of_dask(reductions, "moment_chunk"): Known(_moment_chunk, calls=_calls_sums),
+    of_dask(reductions, "moment_combine"): Known(_moment_combine, calls=_calls_sums),
+    of_dask(reductions, "moment_agg"): Known(_moment_agg, calls=_calls_sums),
+    of_dask(reductions, "arg_chunk"): Known(_positions_of, calls=_calls_both),
+    of_dask(reductions, "arg_combine"): Known(_combined_positions, calls=_calls_positions),
+    of_dask(reductions, "arg_agg"): Known(_final_positions, calls=_calls_positions),
+    of_dask(reductions, "nanarg_agg"): Known(_final_positions, calls=_calls_positions),
 }

@@ -11,6 +11,7 @@ from dask.array import chunk, reductions, routines
 from dask.array.dispatch import nannumel_lookup, numel_lookup
 
 from dask_rewrite.knowledge.blocks import NUMBERS, DType, array, block, element, plain, reduced
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.elementwise import elementwise
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Call, Known
@@ -220,7 +221,10 @@ _WITH_DTYPE = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean)
 _PLAIN = (np.any, np.all, np.std, np.var, np.nanstd, np.nanvar)
 _NONEMPTY = (np.max, np.min, np.nanmax, np.nanmin, np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 _MEDIANS = (np.median, np.nanmedian)
-_KEEPING = (chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax, reductions._nanargmin)
+_KEEPING = (
+    *(chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax),
+    *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
+)
 
 #: What is known of reductions and cumulative functions.
 REDUCTIONS: dict[Callable[..., Any], Known] = {
@@ -230,7 +234,7 @@ REDUCTIONS: dict[Callable[..., Any], Known] = {
         func: Known(partial(_without_dtype, func), inputs=2, writing=("out", "overwrite_input"))
         for func in (*_NONEMPTY, *_MEDIANS)
     },
-    **{func: Known(partial(_without_dtype, func)) for func in (*_KEEPING, reductions._nanargmax)},
+    **{func: Known(partial(_without_dtype, func)) for func in _KEEPING},
     **{
         func.reduce: Known(partial(_from_ufunc, func.reduce), inputs=3, writing=("out",))
         for func in (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
@@ -239,15 +243,15 @@ REDUCTIONS: dict[Callable[..., Any], Known] = {
         func: Known(partial(cumulated, func), inputs=3, writing=("out",))
         for func in (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
     },
-    reductions.chunk_max: Known(partial(_extreme, np.max)),
-    reductions.chunk_min: Known(partial(_extreme, np.min)),
-    reductions._nanmax_skip: Known(partial(_extreme_skipping, np.nanmax)),
-    reductions._nanmin_skip: Known(partial(_extreme_skipping, np.nanmin)),
-    reductions._prefixscan_first: Known(_first_of_scan, calls=_first_argument),
-    reductions._prefixscan_combine: Known(_rest_of_scan, calls=_two_arguments),
-    reductions._cumsum_merge: Known(partial(elementwise, np.add)),
-    reductions._cumprod_merge: Known(partial(elementwise, np.multiply)),
-    reductions.numel: Known(partial(count, numel_lookup)),
-    reductions.nannumel: Known(partial(count, nannumel_lookup)),
-    routines._chunk_sum: Known(_chunk_sum, fresh=False),
+    of_dask(reductions, "chunk_max"): Known(partial(_extreme, np.max)),
+    of_dask(reductions, "chunk_min"): Known(partial(_extreme, np.min)),
+    of_dask(reductions, "_nanmax_skip"): Known(partial(_extreme_skipping, np.nanmax)),
+    of_dask(reductions, "_nanmin_skip"): Known(partial(_extreme_skipping, np.nanmin)),
+    of_dask(reductions, "_prefixscan_first"): Known(_first_of_scan, calls=_first_argument),
+    of_dask(reductions, "_prefixscan_combine"): Known(_rest_of_scan, calls=_two_arguments),
+    of_dask(reductions, "_cumsum_merge"): Known(partial(elementwise, np.add)),
+    of_dask(reductions, "_cumprod_merge"): Known(partial(elementwise, np.multiply)),
+    of_dask(reductions, "numel"): Known(partial(count, numel_lookup)),
+    of_dask(reductions, "nannumel"): Known(partial(count, nannumel_lookup)),
+    of_dask(routines, "_chunk_sum"): Known(_chunk_sum, fresh=False),
 }

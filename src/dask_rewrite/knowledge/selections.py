@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from dask.array import chunk
 from dask.core import flatten
 
 from dask_rewrite.knowledge.blocks import array
+from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.joining import concatenate
 from dask_rewrite.knowledge.known import Known
@@ -67,13 +67,10 @@ def _picked_by_block(idx: Any, chunk_outputs: Any, x_chunks: Any, axis: int) -> 
 
 #: What is known of functions that select elements.
 SELECTIONS: dict[Callable[..., Any], Known] = {
-    chunk.topk: Known(_largest, fresh=False),
-    chunk.topk_aggregate: Known(_largest),
-    chunk.argtopk_preprocess: Known(_with_positions, fresh=False),
-    chunk.argtopk: Known(_largest_positions, fresh=False),
-    chunk.argtopk_aggregate: Known(_final_positions),
-    chunk.slice_with_int_dask_array: Known(),
-    chunk.slice_with_int_dask_array_aggregate: Known(_picked_by_block),
-    np.nonzero: Known(),
-    np.unique: Known(),
+    of_dask(chunk, "topk"): Known(_largest, fresh=False),
+    of_dask(chunk, "topk_aggregate"): Known(_largest),
+    of_dask(chunk, "argtopk_preprocess"): Known(_with_positions, fresh=False),
+    of_dask(chunk, "argtopk"): Known(_largest_positions, fresh=False),
+    of_dask(chunk, "argtopk_aggregate"): Known(_final_positions),
+    of_dask(chunk, "slice_with_int_dask_array_aggregate"): Known(_picked_by_block),
 }

@@ -9,6 +9,7 @@ from dask_rewrite.knowledge.calling import CALLING
 from dask_rewrite.knowledge.creation import CREATION
 from dask_rewrite.knowledge.drawing import DRAWING
 from dask_rewrite.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.knowledge.harmless import HARMLESS
 from dask_rewrite.knowledge.joining import JOINING
 from dask_rewrite.knowledge.known import Known
 from dask_rewrite.knowledge.linear_algebra import LATE, LINEAR_ALGEBRA
@@ -23,6 +24,7 @@ TABLES: tuple[dict[Callable[..., Any], Known], ...] = (
     CREATION,
     DRAWING,
     ELEMENTWISE,
+    HARMLESS,
     JOINING,
     LINEAR_ALGEBRA,
     LOADING,
