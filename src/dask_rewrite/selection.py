@@ -58,8 +58,8 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
+    "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
     "contract": Contract,  # on whole sums of products, before anything fuses into these
-    "share": Share,  # after all that makes constants and sums, before equal ones are hidden in others
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
