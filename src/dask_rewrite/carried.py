@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from types import FunctionType, MethodType
@@ -40,6 +41,8 @@ class Carried:
         Bound methods of tasks by their identity: what many tasks call.
     inside : dict
         Objects in templates by their identity.
+    light : set of int
+        Identities of partial functions that hold nothing.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Carried:
         self.objects: dict[int, Any] = {}
         self.templates: dict[int, Any] = {}
         self.inside: dict[int, Any] = {}
+        self.light: set[int] = set()
         self._scales = scales
         self._levels: list[tuple[list[Any], list[Any]]] = []
         self._scan(tasks, self.objects, self._levels)
@@ -88,8 +92,19 @@ class Carried:
             elif kind is FunctionType or isinstance(value, type):
                 if not self._scales.is_named(value):
                     objects[at] = value
+            elif kind is partial and self._is_light(value):
+                self.light.add(at)
             else:
                 objects[at] = value
+
+    def _is_light(self, function: partial[Any]) -> bool:
+        held = (*function.args, *function.keywords.values())
+        inner = function.func
+        return (
+            _PLAIN.issuperset(map(type, held))
+            and type(inner) is FunctionType
+            and self._scales.is_named(inner)
+        )
 
     def _sorted(self, arguments: list[Any]) -> tuple[list[Any], list[Any]]:
         """The tasks among the arguments, and the objects."""

@@ -1,86 +1,95 @@
-"""A task as a call of a template: what tasks have in common apart from what each has of its own."""
+"""A task as a call of a template: what tasks have in common apart from what each has of its own.
+
+Objects are told apart by their identity: those in ``common`` belong to the template, functions in ``own``
+belong to the one task. References, numbers and all else are inputs, other functions are common.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Set
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
 
 from dask_rewrite.nodes import NO_DEPS, make_container, make_task
 
-#: Tells whether an object, or a function, belongs to the template rather than to the one task.
-Common = Callable[[Any], bool]
 
-
-def shape_of_call(task: Task, common: Common, own: Common) -> tuple[Hashable, list[Any]]:
+def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any], list[Any]]:
     """What makes the templates of two tasks the same, and the inputs of this one.
 
-    References, numbers and other things of its own are inputs; functions and what is ``common`` are
-    not, except functions that are the task's ``own``.
+    The shape starts with the type of the task and the identity of its function.
 
     Examples
     --------
     >>> table = [1, 2]
     >>> task = Task("y", zip, TaskRef("x"), table, 3)
-    >>> shape_of_call(task, lambda value: value is table, lambda function: False)[1]
-    [TaskRef('x'), 3]
+    >>> shape, inputs = shape_of_call(task, {id(table)}, set())
+    >>> inputs, shape.index(id(table))
+    ([TaskRef('x'), 3], 4)
     """
+    shape: list[Any] = []
     inputs: list[Any] = []
-    return _shape(task, common, own, inputs), inputs
+    _walk(task, common, own, shape, inputs)
+    return shape, inputs
 
 
-def _shape(node: Any, common: Common, own: Common, inputs: list[Any]) -> Hashable:
-    if isinstance(node, Task):
-        nested = isinstance(node, NestedContainer)
-        if nested or type(node) is Task:
-            shape: list[Any] = [type(node), id(node.func)]
-            if not nested and own(node.func):
-                inputs.append(node.func)
-                shape[1] = None
-            for arg in node.args:
-                shape.append(_shape(arg, common, own, inputs))
-            if node.kwargs and not nested:
-                for name, arg in node.kwargs.items():
-                    shape += (name, _shape(arg, common, own, inputs))
-            return tuple(shape)
-    if common(node.value if type(node) is DataNode else node):
-        return id(node.value if type(node) is DataNode else node)
-    inputs.append(node)
-    return None
+def _walk(node: Any, common: Set[int], own: Set[int], shape: list[Any], inputs: list[Any]) -> None:
+    nested = isinstance(node, NestedContainer)
+    if nested or type(node) is Task:
+        at: int | None = id(node.func)
+        if at in own and not nested:
+            inputs.append(node.func)
+            at = None
+        shape += (type(node), at, len(node.args))
+        for arg in node.args:
+            if type(arg) is TaskRef:
+                inputs.append(arg)
+                shape.append(None)
+            else:
+                _walk(arg, common, own, shape, inputs)
+        if node.kwargs and not nested:
+            for name, arg in node.kwargs.items():
+                shape.append(name)
+                _walk(arg, common, own, shape, inputs)
+        return
+    at = id(node.value) if type(node) is DataNode else id(node)
+    if at in common:
+        shape.append(at)
+    else:
+        shape.append(None)
+        inputs.append(node)
 
 
-def template_of_call(task: Task, common: Common, own: Common) -> Task:
-    """The template over ``x0``, ``x1``, ... of a task; see :func:`shape_of_call`.
+def template_of_call(task: Task, common: Set[int], own: Set[int]) -> Task:
+    """The template over ``x0``, ``x1``, ... of a task.
 
     Examples
     --------
     >>> table = [1, 2]
     >>> task = Task("y", zip, TaskRef("x"), table, 3)
-    >>> template_of_call(task, lambda value: value is table, lambda function: False).args
+    >>> template_of_call(task, {id(table)}, set()).args
     (TaskRef('x0'), [1, 2], TaskRef('x1'))
     """
     made: Task = _template(task, common, own, [])
     return made
 
 
-def _template(node: Any, common: Common, own: Common, names: list[str]) -> Any:
+def _template(node: Any, common: Set[int], own: Set[int], names: list[str]) -> Any:
     nested = isinstance(node, NestedContainer)
     if nested or type(node) is Task:
         first = len(names)
-        args: tuple[Any, ...] = ()
         func = node.func
-        if not nested and own(func):
-            func = operator.call
-            args = (_input(names),)
+        args: tuple[Any, ...] = ()
+        if id(func) in own and not nested:
+            func, args = operator.call, (_input(names),)
         args += tuple([_template(arg, common, own, names) for arg in node.args])
         if nested:
             return make_container(node, args, frozenset(names[first:]))
         kwargs = {name: _template(arg, common, own, names) for name, arg in node.kwargs.items()}
         return make_task(None, func, args, kwargs, frozenset(names[first:]))
     value = node.value if type(node) is DataNode else node
-    return value if common(value) else _input(names)
+    return value if id(value) in common else _input(names)
 
 
 def _input(names: list[str]) -> TaskRef:

@@ -62,7 +62,7 @@ class Hoist:
             counts = carried.counts()
             heavy = self._heavy(weights, counts, scales)
             if heavy:
-                made = self._hoisted(_uses(tasks, heavy, carried.objects, counts), scales, remarks)
+                made = self._hoisted(_uses(tasks, heavy, carried, counts), scales, remarks)
         for kind, error in scales.failed.items():
             remarks.missed(self.name, None, f"{kind} cannot be weighed: {error}")
         if not made:
@@ -159,63 +159,45 @@ class _Use:
 
     function: Any
     tasks: list[Task] = field(default_factory=list)
+    arguments: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     weight: Weight = NOTHING
     whole: bool = False
 
     def move(self, made: dict[Key, GraphNode], function: Task, deps: frozenset[Key]) -> None:
         """Put the tasks into ``made``, with another expression for the function."""
-        for task in self.tasks:
+        call = operator.call
+        for task, (args, kwargs) in zip(self.tasks, self.arguments, strict=True):
             before = task._dependencies
-            made[task.key] = make_task(
-                task.key,
-                operator.call,
-                (function, *task.args),
-                task.kwargs,
-                before | deps,
-                task._data_producer or not before,  # or root tasks are neither queued nor spread
-            )
+            # Without dependencies it was a root task, and has to be queued and spread as one.
+            producer = task._data_producer or not before
+            made[task.key] = make_task(task.key, call, (function, *args), kwargs, before | deps, producer)
 
 
-def _uses(tasks: list[Task], heavy: set[int], objects: dict[int, Any], counts: Counter[int]) -> list[_Use]:
+def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[int]) -> list[_Use]:
     """The tasks that hold something heavy, as calls of heavy functions."""
-    shared = {at for at, count in counts.items() if count > 1 and at in objects}
-
-    def common(value: Any) -> bool:
-        return id(value) in heavy or id(value) in shared
-
-    def own(function: Any) -> bool:
-        return id(function) in objects and not common(function)
-
+    shared = {at for at in carried.objects if counts[at] > 1}
+    common = heavy | shared
+    own = (carried.objects.keys() | carried.light) - common
     found: dict[Any, _Use] = {}
     for task in tasks:
-        in_function = id(task.func) in heavy
-        in_arguments = any(_holds(arg, heavy) for arg in (*task.args, *task.kwargs.values()))
-        if not (in_function or in_arguments) or is_coroutine(task.func):
+        shape, inputs = shape_of_call(task, common, own)
+        alone = common.isdisjoint(shape[2:])  # nothing but the function
+        if (id(task.func) not in heavy if alone else heavy.isdisjoint(shape)) or _stays(task):
             continue
-        if (getattr(task.func, "__module__", None) or "").startswith("distributed."):
-            continue
-        if in_arguments or any(_holds(arg, shared) for arg in (*task.args, *task.kwargs.values())):
-            shape, inputs = shape_of_call(task, common, own)
-            use = found.get(shape)
-            if use is None:
-                use = found[shape] = _Use(template_of_call(task, common, own).__call__)
-            args = inputs_of_call(inputs)
-            task = make_task(task.key, use.function, args, NO_KWARGS, task._dependencies, task._data_producer)
-        else:
-            use = found.get(id(task.func))
-            if use is None:
-                use = found[id(task.func)] = _Use(task.func)
+        what = id(task.func) if alone else tuple(shape)
+        use = found.get(what)
+        if use is None:
+            function = task.func if alone else template_of_call(task, common, own).__call__
+            use = found[what] = _Use(function)
         use.tasks.append(task)
+        use.arguments.append((task.args, task.kwargs) if alone else (inputs_of_call(inputs), NO_KWARGS))
     return list(found.values())
 
 
-def _holds(node: Any, objects: set[int]) -> bool:
-    """Whether one of the objects stands in an argument."""
-    if isinstance(node, Task):
-        return id(node.func) in objects or any(
-            _holds(arg, objects) for arg in (*node.args, *node.kwargs.values())
-        )
-    return id(node.value if type(node) is DataNode else node) in objects
+def _stays(task: Task) -> bool:
+    """Tasks that a worker awaits, or knows by name."""
+    module = getattr(task.func, "__module__", None) or ""
+    return is_coroutine(task.func) or module.startswith("distributed.")
 
 
 def _call(function: Any) -> Task:
