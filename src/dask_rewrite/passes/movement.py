@@ -44,6 +44,8 @@ class Movement:
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         nodes = graph.nodes
         moves = {key for key, t in nodes.items() if type(t) is Task and id(t.func) in MOVES}
+        if not graph.fuse_text_keys:
+            moves = {key for key in moves if type(key) is not str}
         if not moves:
             return graph
         pinned = self._pinned(graph, moves)
@@ -52,6 +54,7 @@ class Movement:
         forms.learn()
         writer = Writer(forms, self.max_whole)
         made: Nodes = {}
+        place = {key: i for i, key in enumerate(nodes) if key in moves}
         work = [key for key in nodes if key in pinned]
         changed = 0
         for key in work:  # grows while it is worked off
@@ -68,13 +71,11 @@ class Movement:
                 changed += 1
                 remarks.applied(self.name, key)
             made[key] = new
-            cuts = writer.cuts
-            work.extend(
-                dep
-                for each in (new, *[cuts[d] for d in new._dependencies if d in cuts])
-                for dep in each._dependencies
-                if dep in moves and dep not in made
-            )
+            needed = [dep for dep in new._dependencies if dep in moves and dep not in made]
+            needed += [source for dep in new._dependencies if (source := writer.cut_from(dep)) in moves]
+            if len(needed) > 1:
+                needed.sort(key=place.__getitem__)
+            work.extend(needed)
         if not changed:
             return graph
         return self._assembled(graph, moves, made, writer)

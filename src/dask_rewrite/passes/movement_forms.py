@@ -12,7 +12,7 @@ from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.mosaic import Mosaic, Piece, cut, seen_through, whole
+from dask_rewrite.mosaic import Mosaic, Piece, cut, seen_through, selection, sources_in, whole
 from dask_rewrite.passes.movement_read import GETITEMS, JOINS, Block, Reader, literal
 from dask_rewrite.passes.movement_views import View, view_of
 from dask_rewrite.passes.movement_views import seen_through as view_through
@@ -87,6 +87,8 @@ class Forms:
     def _read(self, task: Task) -> Block | None:
         """The task's block, seen through the tasks that it uses where that does not cost more."""
         reader = self.reader
+        if id(task.func) in GETITEMS and self._is_stage(task):
+            return reader.read(task, {task.args[0].key})
         found = reader.read(task)
         if found is None:
             return None
@@ -95,17 +97,36 @@ class Forms:
             return found
         below = {key: None for key in reader.referred if key in self.forms}
         parts = {key: self.forms[key][0].parts for key in below}
-        if self._users is None:
-            self._users = self.graph.users()
-        users = self._users
-        # the edges of a stage go only if nobody else needs it
-        gone = [key for key in below if key not in self.pinned and key not in self._kept]
-        saved = sum([parts[key] / users[key] for key in gone])
-        if after <= before + saved and after <= max(self.max_pieces, before):
+        if after <= self._allowed(before, parts):
             return found
         stages = {key for key in below if parts[key] > 1}
         self._kept |= stages
         return reader.read(task, stages)
+
+    def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
+        """How many pieces are no worse than ``before`` references to blocks of so many parts."""
+        if self._users is None:
+            self._users = self.graph.users()
+        users = self._users
+        # the edges of a stage go only if nobody else needs it
+        gone = [key for key in parts if key not in self.pinned and key not in self._kept]
+        saved = sum([parts[key] / users[key] for key in gone])
+        return min(before + saved, max(self.max_pieces, before))
+
+    def _is_stage(self, task: Task) -> bool:
+        """To go around the block that the task takes a slice of would cost more."""
+        ref: Any = task.args[0] if len(task.args) == 2 else None
+        form = self.forms.get(ref.key) if type(ref) is TaskRef else None
+        if form is None or len(form[0].pieces) <= 4:
+            return False
+        found = selection(literal(task.args[1]), form[0].shape)
+        if found is None or 0 in found[0]:
+            return False
+        count = sources_in(form[0], found[1], found[0])
+        if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
+            return False
+        self._kept.add(ref.key)
+        return True
 
     def _learn_view(self, key: Key, task: Task) -> None:
         view = view_of(task)

@@ -58,10 +58,13 @@ class Writer:
             return "annotations differ" if key in self.forms.unequal else self._loose(key, task)
         mosaic, _ = form
         sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
-        if sources == task._dependencies:
+        if sources == task._dependencies or self._is_as_good(task, mosaic):
             return task
         self._here = key
         self._whole = {p.source for p in mosaic.pieces if self._is_whole(p)}
+        small = sources.difference(self._whole)
+        if sum(map(self._nbytes, small)) <= max(self.max_whole, 4 * prod(mosaic.shape) * form[1].itemsize):
+            self._whole.update([source for source in small if self._nbytes(source) <= self.max_whole])
         body = self._body(key, form)
         if not isinstance(body, GraphNode):
             return task if body is None else body
@@ -146,15 +149,36 @@ class Writer:
         found: dict[Any, Key] = {}
         for key, (mosaic, _) in self.forms.forms.items():
             pieces = mosaic.pieces
-            if len(pieces) == 1 and type(pieces[0].source) is not Fill and self._is_large(pieces[0].source):
+            if len(pieces) == 1 and type(pieces[0].source) is not Fill:
                 name = self._cut_name(key, pieces[0])
                 if name is not None:
                     found.setdefault(name, key)
         return found
 
-    def _is_large(self, source: Any) -> bool:
+    def _nbytes(self, source: Key) -> int:
         leaf = self.forms.reader.leaf(source)
-        return leaf is None or prod(leaf[0].shape) * leaf[1].itemsize > self.max_whole
+        assert leaf is not None
+        return prod(leaf[0].shape) * leaf[1].itemsize
+
+    def _is_as_good(self, task: Task, mosaic: Mosaic) -> bool:
+        """A task that joins slices of large blocks, which are tasks of their own: as it should be."""
+        forms, nodes = self.forms.forms, self.nodes
+        deps = task._dependencies
+        if len(deps) != len(mosaic.pieces) or id(task.func) not in JOINS:
+            return False
+        for dep in deps:
+            form = forms.get(dep)
+            if form is None or len(form[0].pieces) != 1 or len(nodes[dep]._dependencies) != 1:
+                return False
+            (source,) = nodes[dep]._dependencies
+            if form[0].pieces[0].source != source or self._nbytes(source) <= self.max_whole:
+                return False
+        return True
+
+    def cut_from(self, key: Key) -> Key | None:
+        """The block that a slice made here is taken from."""
+        task = self.cuts.get(key)
+        return None if task is None else task.args[0].key
 
     def _cut_name(self, key: Key, piece: Piece) -> Any:
         if not is_straight(piece):
@@ -166,7 +190,7 @@ class Writer:
     def _reference(self, piece: Piece) -> TaskRef | None:
         """The task that has cut a piece out of a large block, so that only the piece travels."""
         source: Any = piece.source
-        if source in self._whole or not self._is_large(source):
+        if source in self._whole:
             return None
         name = self._cut_name(self._here, piece)
         if name is None:
@@ -245,7 +269,7 @@ class Writer:
         (piece,) = mosaic.pieces
         if type(piece.source) is Fill:
             return filled(mosaic.shape, piece.source.value, dtype)
-        if self._is_large(piece.source):
+        if self._nbytes(piece.source) > self.max_whole // 8:
             return None
         return sliced(TaskRef(piece.source), piece, self._shape(piece.source))
 
