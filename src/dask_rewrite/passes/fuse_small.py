@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,9 +11,8 @@ from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.knowledge import known
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, count_references, make_container, make_task
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
 from dask_rewrite.passes.fuse_chains import nesting
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
@@ -60,15 +59,23 @@ class FuseSmall:
         if not any(self._small(key, site, smallness) for key in producers[::step]):
             return graph
         candidates = set(producers)
+        absorbs: dict[int, bool] = {}  # by function
         links: dict[Key, list[Key]] = {}
         for key, node in graph.nodes.items():
-            below = [dep for dep in _in_order(node) if dep in candidates] if _may_absorb(node) else ()
+            if type(node) is not Task or candidates.isdisjoint(node._dependencies):
+                continue
+            if (able := absorbs.get(id(node.func))) is None:
+                able = absorbs[id(node.func)] = _may_absorb(node)
+            if not able:
+                continue
+            below = [
+                dep
+                for dep in node._dependencies
+                if dep in candidates and self._small(dep, site, smallness) and _belong(key, dep, site)
+            ]
             if below:
-                links[key] = [
-                    dep
-                    for dep in below
-                    if self._small(dep, site, smallness) and self._belongs(key, dep, site)
-                ]
+                references = _references(node)
+                links[key] = sorted((dep for dep in below if references[dep] == 1), key=str)
         return self._fused(graph, {key: below for key, below in links.items() if below}, remarks)
 
     def _producers(self, graph: Graph, users: Counter[Key]) -> list[Key]:
@@ -97,37 +104,37 @@ class FuseSmall:
         fact = site.facts.of(key)
         return fact is not None and fact.nbytes <= self.max_bytes
 
-    def _belongs(self, consumer: Key, producer: Key, site: Site) -> bool:
-        if not site.same_annotations(consumer, producer):
-            return False
-        if not site.graph.fuse_text_keys and (type(consumer) is str or type(producer) is str):
-            return False
-        return count_references(site.graph.nodes[consumer], producer) == 1
-
     def _fused(self, graph: Graph, links: Mapping[Key, list[Key]], remarks: Remarks) -> Graph:
         """Absorb bottom up: each task is used once, so that the links are trees."""
         nodes = dict(graph.nodes)
         absorbed: Counter[Key] = Counter()
-        depths: dict[int, int] = {}
+        templates: dict[int, int] = {}
+        depths: dict[Key, int] = {}
         fused = 0
         for key in _producers_first(links):
             task = nodes[key]
             deps = set(task.dependencies)
             most = max(self.max_inputs, len(deps))
+            depth = deepest = nesting(task, templates)
             values: dict[Key, GraphNode] = {}
             for dep in links[key]:
                 below = nodes[dep]
                 weight = 1 + absorbed[dep]
-                more = deps.union(below.dependencies) - {dep}
-                if absorbed[key] + weight > self.max_tasks or len(more) > most:
+                new = below.dependencies - deps
+                if absorbed[key] + weight > self.max_tasks or len(deps) - 1 + len(new) > most:
                     continue
-                if nesting(below, depths) + 2 + nesting(task, depths) > self.max_depth:
+                if dep not in depths:
+                    depths[dep] = nesting(below, templates)
+                if depth + 2 + depths[dep] > self.max_depth:
                     continue
                 if not remarks.allow(self.name, dep):
                     continue
-                deps = more
+                deps.discard(dep)
+                deps |= new
+                deepest = max(deepest, depth + 2 + depths[dep])
                 absorbed[key] += weight
                 values[dep] = below
+            depths[key] = deepest
             if values:
                 nodes[key] = _absorbed(task, values)
                 fused += len(values)
@@ -139,19 +146,32 @@ class FuseSmall:
         return graph.with_nodes(nodes)
 
 
-def _may_absorb(node: GraphNode) -> bool:
-    if type(node) is not Task or not node._dependencies:
+def _may_absorb(task: Task) -> bool:
+    """Tasks that a worker awaits, or knows by name, stay as they are."""
+    module = getattr(task.func, "__module__", None) or ""
+    return not is_coroutine(task.func) and not module.startswith("distributed.")
+
+
+def _belong(consumer: Key, producer: Key, site: Site) -> bool:
+    if not site.graph.fuse_text_keys and (type(consumer) is str or type(producer) is str):
         return False
-    if known(node.func) is not None:
-        return True
-    module = getattr(node.func, "__module__", None) or ""
-    return not is_coroutine(node.func) and not module.startswith("distributed.")
+    return site.same_annotations(consumer, producer)
 
 
-def _in_order(node: GraphNode) -> Iterable[Key]:
-    """Dependencies in the order of a node's arguments, the same in every process."""
-    deps = node.dependencies
-    return deps if len(deps) == 1 else sorted(deps, key=str)
+def _references(task: Task) -> Counter[Key]:
+    """How often a task refers to each key."""
+    counts: Counter[Key] = Counter()
+    stack: list[Any] = [task]
+    while stack:
+        for child in children(stack.pop()):
+            if isinstance(child, TaskRef):
+                counts[child.key] += 1
+            elif isinstance(child, Task):
+                if child._dependencies:
+                    stack.append(child)
+            else:
+                counts.update(child.dependencies)
+    return counts
 
 
 def _producers_first(links: Mapping[Key, list[Key]]) -> list[Key]:
