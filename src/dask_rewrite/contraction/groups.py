@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.contraction.plan import Block, Sizes
 from dask_rewrite.contraction.terms import Term
 from dask_rewrite.contraction.trees import Tree
+from dask_rewrite.facts import Fact, Facts
 from dask_rewrite.rules import Missed, Site
 
 #: Sums of these kinds of numbers are exact in any order, or up to rounding.
@@ -52,10 +53,11 @@ class Group:
             return f"sums of {dtype} are left as they are"
         if kind in _ROUNDED and not reassociate:
             return "rewrite.reassociate is off"
+        looked_at: dict[Any, Fact | None] = {}
         for terms in self.terms:
             shape = None
             for term in terms:
-                fact = site.facts.of_node(term.body)
+                fact = _fact(term.body, site.facts, looked_at)
                 if fact is None or fact.scalar:
                     return "the terms are not known to be NumPy arrays"
                 if shape is None:
@@ -113,6 +115,22 @@ class Group:
             2 * len(nodes[user]._dependencies.intersection(roots)) >= len(roots) > 1
             for user in site.consumers(roots[0])
         )
+
+
+def _fact(body: Task, facts: Facts, looked_at: dict[Any, Fact | None]) -> Fact | None:
+    """The fact of a term: the same for terms of the same functions over blocks with the same facts."""
+    like: list[Any] = [id(body.func), id(body.kwargs)]
+    for arg in body.args:
+        if type(arg) is Task and len(arg.args) == 1 and type(arg.args[0]) is TaskRef:  # a view
+            like += [id(arg.func), id(arg.kwargs)]
+            arg = arg.args[0]
+        if type(arg) is not TaskRef:
+            return facts.of_node(body)
+        like.append(facts.of(arg.key))
+    same = tuple(like)
+    if same not in looked_at:
+        looked_at[same] = facts.of_node(body)
+    return looked_at[same]
 
 
 def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
@@ -16,11 +17,12 @@ from dask_rewrite.contraction.gates import Gates
 from dask_rewrite.contraction.groups import Group
 from dask_rewrite.contraction.plan import Plan
 from dask_rewrite.contraction.terms import substituted
-from dask_rewrite.graph import Nodes
+from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.names import fingerprint
 from dask_rewrite.nodes import make_task
 
-Annotations: TypeAlias = dict[Key, dict[str, Any]]
+#: A new task and when it runs: after which step, and in which order there.
+Timed: TypeAlias = tuple[tuple[int, int], Task]
 
 
 def _name(name: str, number: int, chain: int, step: int) -> Key:
@@ -56,69 +58,108 @@ class Work:
     def __str__(self) -> str:
         return f"{len(self.group.trees)} blocks, {len(self.group.terms[0])} terms each: {self.plan}"
 
-    def apply(self, nodes: Nodes, annotations: Annotations, users: Mapping[Key, int], gated: bool) -> None:
-        """Rewrite ``nodes`` in place, with gates or without."""
+    def apply(self, rewrite: Rewrite, gated: bool) -> None:
+        """Say what goes and what comes, with gates or without."""
         group, plan = self.group, self.plan
         members = [key for tree in group.trees for key in (tree.root, *tree.leaves)]
         token = fingerprint(["contract", repr(plan), str(gated), *members])
         gates = Gates(plan, f"contract-gate-{token}") if gated and plan.look else None
-        self._drop(nodes, annotations, users)
-        renamed = {}
-        if gates is not None:
-            renamed = self._gate_loads(nodes, gates, f"contract-load-{token}", annotations)
+        self._drop(rewrite)
+        timed: list[Timed] = []
+        names = self._gate_loads(rewrite, timed, gates, f"contract-load-{token}") if gates else {}
         steps = plan.steps(len(group.terms[0]))
         wait = gates.ref if gates is not None and plan.lockstep else None
         accumulators: dict[int, list[Key]] = {}
         for number, (tree, terms) in enumerate(zip(group.trees, group.terms)):
-            if renamed:
-                terms = [term._replace(body=substituted(term.body, renamed)) for term in terms]
-            root = nodes[tree.root]
+            if names:
+                terms = [term._replace(body=substituted(term.body, names)) for term in terms]
+            root = rewrite.graph.nodes[tree.root]
+            assert isinstance(root, Task)
             name = partial(_name, f"contract-{token}", number)
-            made = accumulate(tree, root, terms, steps, name, group.in_place, group.scalar, wait)  # type: ignore[arg-type]
-            nodes.update(made)
-            if tree.root in annotations:
-                annotations.update(dict.fromkeys(made, annotations[tree.root]))
-            for chain, mine in enumerate(steps):
-                for step in range(len(mine) - 1):
-                    accumulators.setdefault(step, []).append(name(chain, step))
+            when = {name(c, s): s for c, mine in enumerate(steps) for s in range(len(mine) - 1)}
+            for key, step in when.items():
+                accumulators.setdefault(step, []).append(key)
+            made = accumulate(tree, root, terms, steps, name, group.in_place, group.scalar, wait)
+            rewrite.annotate(made, tree.root)
+            timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
         if gates is not None:
             for step in accumulators if plan.lockstep else sorted(gates.used):
-                nodes.update(gates.after(step, accumulators[step]))
+                timed.extend(((step, 1), node) for node in gates.after(step, accumulators[step]).values())
+        timed.sort(key=itemgetter(0))
+        rewrite.put(self.root, [node for _, node in reversed(timed)])
 
     def _gate_loads(
-        self, nodes: Nodes, gates: Gates, name: str, annotations: Annotations
+        self, rewrite: Rewrite, timed: list[Timed], gates: Gates, name: str
     ) -> dict[Key, TaskRef]:
         """Put gated loads in place of loads; returns the references to use instead."""
-        renamed: dict[Key, TaskRef] = {}
+        nodes = rewrite.graph.nodes
+        names: dict[Key, TaskRef] = {}
         for key, node in self.points.items():
             step = gates.before_load(self.private[key])
             if step is None:
                 continue
-            new = (name, len(renamed))
+            new = (name, len(names))
             root = all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
-            nodes[new] = gates.load(new, node, step, root)
-            renamed[key] = TaskRef(new)
-            del nodes[key]
-            if key in annotations:
-                annotations[new] = annotations.pop(key)
+            timed.append(((step, 2), gates.load(new, node, step, root)))
+            names[key] = TaskRef(new)
+            rewrite.annotate([new], key)
+            rewrite.gone.add(key)
         for key in self.private:  # what stands between a load and the products
-            above = nodes.get(key)
-            if above is not None and not above.dependencies.isdisjoint(renamed):
-                nodes[key] = renamed_in(above, renamed)
-        return renamed
+            above = nodes[key]
+            if key not in rewrite.gone and not names.keys().isdisjoint(above.dependencies):
+                rewrite.instead[key] = renamed_in(above, names)
+        return names
 
-    def _drop(self, nodes: Nodes, annotations: Annotations, users: Mapping[Key, int]) -> None:
+    def _drop(self, rewrite: Rewrite) -> None:
         """Terms and partial sums go, and views that only terms looked through."""
         looks: Counter[Key] = Counter()
         for tree, terms in zip(self.group.trees, self.group.terms):
-            for key in (*tree.inner, *tree.leaves):
-                del nodes[key]
-                annotations.pop(key, None)
+            rewrite.gone.update((tree.root, *tree.inner, *tree.leaves))
             looks.update(view for term in terms for view in term.views)
         for view, count in looks.items():
-            if view in self.private and count == users[view]:
-                del nodes[view]
-                annotations.pop(view, None)
+            if view in self.private and count == rewrite.users[view]:
+                rewrite.gone.add(view)
+
+
+class Rewrite:
+    """The changes that contractions make to a graph, put together at the end.
+
+    Parameters
+    ----------
+    graph : Graph
+        Before.
+    users : mapping
+        How many tasks use each key.
+    """
+
+    def __init__(self, graph: Graph, users: Mapping[Key, int]) -> None:
+        self.graph = graph
+        self.users = users
+        self.gone: set[Key] = set()
+        self.instead: dict[Key, GraphNode] = {}
+        self._annotations: dict[Key, dict[str, Any]] = {}
+        self._made: dict[Key, list[Task]] = {}
+
+    def annotate(self, keys: Iterable[Key], like: Key) -> None:
+        """New tasks carry the annotations of an old one."""
+        found = self.graph.annotations.get(like)
+        if found is not None:
+            self._annotations.update(dict.fromkeys(keys, found))
+
+    def put(self, root: Key, made: list[Task]) -> None:
+        """New tasks, consumers first, for the place of ``root`` in the graph."""
+        self._made[root] = made
+
+    def result(self) -> Graph:
+        """The graph after all, consumers still before producers, which is quickly checked for cycles."""
+        nodes: Nodes = {}
+        for key, node in self.graph.nodes.items():
+            if key in self._made:
+                nodes.update((made.key, made) for made in self._made[key])
+            elif key not in self.gone:
+                nodes[key] = self.instead.get(key, node)
+        annotations = {key: value for key, value in self.graph.annotations.items() if key in nodes}
+        return replace(self.graph, nodes=nodes, annotations={**annotations, **self._annotations})
 
 
 def renamed_in(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNode:

@@ -38,40 +38,80 @@ class Term(NamedTuple):
     views: tuple[Key, ...]
 
 
-def open_term(key: Key, reducer: Reducer, site: Site) -> Term | None:
-    """The term under a key, or None if its task must stay as it is."""
-    task = site.node(key)
-    if type(task) is not Task or not may_move(task):
-        return None
-    body = opened(task) or task
-    inner = _bare_product(body, reducer)
-    product = inner is not None
-    body = inner or body
-    views: dict[Key, Task | TaskRef] = {}
-    for dep in body._dependencies:
-        below = site.node(dep)
-        if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
-            views[dep] = below
-    body = substituted(body, views)
-    return Term(make_task(None, body.func, body.args, body.kwargs, body._dependencies), product, tuple(views))
+class Opener:
+    """Opens terms; what is the same for all blocks of a layer is found out once.
+
+    Parameters
+    ----------
+    site : Site
+        Where the terms are.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._moves: dict[int, bool] = {}
+        self._bare: dict[tuple[Any, ...], bool] = {}
+
+    def open(self, key: Key, reducer: Reducer) -> Term | None:
+        """The term under a key, or None if its task must stay as it is."""
+        site = self._site
+        task = site.node(key)
+        if type(task) is not Task or not self._may_move(task):
+            return None
+        body = opened(task) or task
+        inner = body.args[0] if body.args else None
+        product = False
+        if type(inner) is Task and self._is_bare_product(body, inner, reducer, body is task):
+            product, body = True, inner
+        views: dict[Key, Task | TaskRef] = {}
+        for dep in body._dependencies:
+            below = site.node(dep)
+            if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
+                views[dep] = below
+        if views:
+            body = substituted(body, views)
+        elif body is task:
+            body = make_task(None, body.func, body.args, body.kwargs, body._dependencies)
+        return Term(body, product, tuple(views))
+
+    def _may_move(self, task: Task) -> bool:
+        found = self._moves.get(id(task.func))
+        if found is None:
+            found = self._moves[id(task.func)] = may_move(task)
+        return found
+
+    def _is_bare_product(self, body: Task, inner: Task, reducer: Reducer, shared: bool) -> bool:
+        if not shared:  # made for this term alone, and so are its keywords
+            return _is_bare_product(body, inner, reducer)
+        same = (
+            id(body.func),
+            id(body.kwargs),
+            id(inner.func),
+            id(inner.kwargs),
+            len(inner.args),
+            id(reducer),
+        )
+        found = self._bare.get(same)
+        if found is None:
+            found = self._bare[same] = _is_bare_product(body, inner, reducer)
+        return found
 
 
-def _bare_product(body: Task, reducer: Reducer) -> Task | None:
-    """What a term sums, if that is one of dask's products and the sum adds nothing to nothing."""
+def _is_bare_product(body: Task, inner: Task, reducer: Reducer) -> bool:
+    """A term sums one of dask's products, over axes along which this has length one."""
     func = body.func
     if type(func) is not functools.partial or func.args or len(body.args) != 1:
-        return None
+        return False
     options = {**func.keywords, **body.kwargs}
     if options.get("axis") != reducer.axis or options.get("keepdims") is not True:
-        return None
+        return False
     if options.get("dtype") != reducer.dtype or options.keys() - {"axis", "dtype", "keepdims"}:
-        return None
+        return False
     if func.func is not _chunk_sum if reducer.kind == "chunk-sum" else func.func not in SUMS:
-        return None
-    inner = body.args[0]
-    if type(inner) is not Task or not any(inner.func is each for each in PRODUCTS):
-        return None
-    return inner if inner.func is _matmul or _contracts(inner, reducer.axis) else None
+        return False
+    if not any(inner.func is each for each in PRODUCTS):
+        return False
+    return inner.func is _matmul or _contracts(inner, reducer.axis)
 
 
 def _contracts(product: Task, axis: tuple[int, ...]) -> bool:
@@ -109,7 +149,7 @@ def substituted(node: Any, values: Mapping[Key, Task | TaskRef]) -> Any:
         if not isinstance(found, Task):
             return node if found is None else found
         return make_task(None, found.func, found.args, found.kwargs, found._dependencies)
-    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
+    if not isinstance(node, GraphNode) or values.keys().isdisjoint(node.dependencies):
         return node
     if isinstance(node, NestedContainer):
         items = [substituted(arg, values) for arg in node.args]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dask.typing import Key
@@ -12,9 +12,9 @@ from dask_rewrite.config import Options
 from dask_rewrite.contraction.gates import gate_points, private_blocks
 from dask_rewrite.contraction.groups import Group, group_trees
 from dask_rewrite.contraction.plan import make_plan
-from dask_rewrite.contraction.rewrite import Work
+from dask_rewrite.contraction.rewrite import Rewrite, Work
 from dask_rewrite.contraction.schedule import Machine, machine
-from dask_rewrite.contraction.terms import Term, open_term
+from dask_rewrite.contraction.terms import Opener, Term
 from dask_rewrite.contraction.trees import Tree, find_trees
 from dask_rewrite.graph import Graph
 from dask_rewrite.remarks import Remarks
@@ -42,11 +42,12 @@ class Contract:
         site = Site(graph)
         trees: list[Tree] = []
         terms: list[list[Term]] = []
+        opener = Opener(site)
         for found in find_trees(site):
             if not isinstance(found, Tree):
                 remarks.missed(self.name, found[0], found[1].reason)
                 continue
-            opened = [open_term(key, found.reducer, site) for key in found.leaves]
+            opened = [opener.open(key, found.reducer) for key in found.leaves]
             if any(term is None for term in opened):
                 remarks.missed(self.name, found.root, "a term must stay a task of its own")
                 continue
@@ -104,11 +105,10 @@ class Contract:
 
 
 def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:
-    nodes = dict(graph.nodes)
-    annotations = dict(graph.annotations)
+    rewrite = Rewrite(graph, users)
     for each in work:
-        each.apply(nodes, annotations, users, gated)
-    return replace(graph, nodes=nodes, annotations=annotations)
+        each.apply(rewrite, gated)
+    return rewrite.result()
 
 
 def memory_limit(running: Machine) -> int:
