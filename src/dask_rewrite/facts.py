@@ -58,10 +58,20 @@ class Facts:
     True
     """
 
-    __slots__ = ("_arrays", "_calls", "_functions", "_interned", "_lookup", "_templates", "_values")
+    __slots__ = (
+        "_arrays",
+        "_calls",
+        "_functions",
+        "_interned",
+        "_lookup",
+        "_owners",
+        "_templates",
+        "_values",
+    )
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
         self._lookup = lookup
+        self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
         self._interned: dict[Fact, Fact] = {}  # equal facts are one object, so that calls are told apart fast
         self._arrays: dict[Any, Fact] = {}
@@ -69,10 +79,17 @@ class Facts:
         self._calls: dict[Any, tuple[Any, Any]] = {}  # blocks of a layer have the same arguments
         self._templates: dict[Any, tuple[Task, Any]] = {}
 
-    def looking_in(self, lookup: Callable[[Key], GraphNode | None]) -> Facts:
-        """These facts, for a later form of the same graph."""
+    def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
+        """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
         self._lookup = lookup
+        self._owners.append(owner)
         return self
+
+    def close(self) -> None:
+        """Let go of the graph and of all that looked at it, which refer to each other."""
+        self._lookup = {}.get
+        for owner in self._owners:
+            getattr(owner, "__dict__", {}).clear()
 
     def of(self, key: Key) -> Fact | None:
         """The fact of a block, None if nothing is known."""

@@ -144,6 +144,7 @@ def rewrite_tasks(
             if graph is not None:
                 graph.fuse_text_keys = fuse_text_keys
                 graph = _run_passes(graph, selection.passes, remarks, options, trace)
+                _forget(graph)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -224,6 +225,13 @@ def _run_passes(
         for each in passes:
             graph = _run_pass(each, graph, remarks, options, trace, True)
     return graph
+
+
+def _forget(graph: Graph) -> None:
+    """Let go of what only passes need; it refers to itself, and would wait for a collection of garbage."""
+    if graph.facts is not None:
+        graph.facts.close()
+        graph.facts = None
 
 
 def _run_pass(

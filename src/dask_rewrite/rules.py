@@ -50,7 +50,7 @@ class Site:
         self.changed = False
         if graph.facts is None:
             graph.facts = Facts(self.node)
-        self.facts = graph.facts.looking_in(self.node)
+        self.facts = graph.facts.looking_in(self.node, self)
         self.effects = Effects()
         #: Tasks with equal values here do the same to their arguments.
         self.alike: Mapping[Key, Hashable] = {}
