@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from dask_rewrite.graph import Graph
 from dask_rewrite.names import layer_name
 from dask_rewrite.pipeline import as_layers, rewrite_tasks
 from dask_rewrite.remarks import RewriteWarning
+from dask_rewrite.symbolic import as_wanted
 
 #: Below this many tasks the lowered form is always sent: a megabyte or less.
 SMALL = 10_000
@@ -121,6 +122,7 @@ class Optimizer(int, Expr):
         limit = 5 * SMALL if layers < SMALL * TASK_BYTES and _has_client() else None
         graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
         if graph is None or (len(graph.nodes) > SMALL and layers < len(graph.nodes) * TASK_BYTES):
+            symbolic = _slim_parent(parent, as_wanted)
             finish = symbolic.low_level_optimizer
             finish.graph = graph
             finish.layers = len(hlg.layers)
@@ -196,7 +198,7 @@ class Finish:
         return identity, (array_optimize if self.layers <= SHALLOW else None,)
 
 
-def _slim_parent(parent: HLGExpr) -> HLGExpr:
+def _slim_parent(parent: HLGExpr, change: Callable[[HighLevelGraph], HighLevelGraph] = identity) -> HLGExpr:
     """The same kind of expression over the layers that are needed, holding on to no collection."""
     finish = Finish()
     inner = parent.operand("dsk")
@@ -204,7 +206,7 @@ def _slim_parent(parent: HLGExpr) -> HLGExpr:
         keys = inner.__dask_keys__()
         post = _slim_post(parent.postcompute)
         below = HLGExpr(
-            dsk=_needed_layers(inner.hlg, keys),
+            dsk=change(_needed_layers(inner.hlg, keys)),
             low_level_optimizer=finish,
             output_keys=keys,
             postcompute=post,
@@ -212,7 +214,7 @@ def _slim_parent(parent: HLGExpr) -> HLGExpr:
         return HLGFinalizeCompute(below, low_level_optimizer=finish, output_keys=keys, postcompute=post)
     keys = parent.__dask_keys__()
     hlg = _slim_layers(_needed_layers(as_layers(parent.hlg), keys), keys)
-    return type(parent)(dsk=hlg, low_level_optimizer=finish, output_keys=keys)
+    return type(parent)(dsk=change(hlg), low_level_optimizer=finish, output_keys=keys)
 
 
 def _slim_post(post: Any) -> Any:
