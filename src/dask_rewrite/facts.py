@@ -87,7 +87,7 @@ class Facts:
 
     def close(self) -> None:
         """Let go of the graph and of all that looked at it, which refer to each other."""
-        self._lookup = {}.get
+        self._lookup = _nowhere
         for owner in self._owners:
             getattr(owner, "__dict__", {}).clear()
 
@@ -271,6 +271,10 @@ class Facts:
             else:
                 state = self._evaluate(body, state)
         return state
+
+
+def _nowhere(key: Key) -> None:
+    """Nothing is in the graph any more."""
 
 
 #: Values that are equal only if they are the same, among values of one type.
