@@ -8,60 +8,24 @@ but neither tasks nor graphs nor dtypes.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
-#: (offset, step, axis of the result): the position in the source is ``offset + step * coordinate``, where
-#: the coordinate is that in the result; the axis is -1, and the step 0, where one position was picked.
-Axis: TypeAlias = tuple[int, int, int]
-Shape: TypeAlias = tuple[int, ...]
+from dask_rewrite.pieces import Axis, Fill, Piece, Shape, merged, moved, seen_axes, selection
 
 
-_ONLY_SLICES = {slice}
-
-
-class Fill:
-    """A constant, compared by its dtype and bits: -0.0 is not 0.0, and a nan equals itself.
-
-    Examples
-    --------
-    >>> Fill(np.float64("nan")) == Fill(np.float64("nan")), Fill(np.float64(0)) == Fill(np.float64(-0.0))
-    (True, False)
-    """
-
-    __slots__ = ("_bits", "_hash", "value")
-
-    def __init__(self, value: np.generic) -> None:
-        self.value = value
-        self._bits = (value.dtype, value.tobytes())
-        self._hash = hash(self._bits)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Fill and other._bits == self._bits
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return f"Fill({self.value})"
-
-
-class Piece(NamedTuple):
-    """A rectangle of the result, and where its elements come from."""
-
-    at: Shape  # its first corner in the result
-    shape: Shape
-    source: Any  # a key, or a Fill
-    axes: tuple[Axis, ...]  # one per axis of the source; empty for a Fill
-
-
-@dataclass(frozen=True, slots=True)
 class Mosaic:
     """A block as rectangles that cover it exactly; rectangles without elements are left out.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of the block.
+    pieces : tuple of Piece
+        In the order of their corners, unless they were not compared yet.
 
     Examples
     --------
@@ -73,28 +37,46 @@ class Mosaic:
     True
     """
 
-    shape: Shape
-    pieces: tuple[Piece, ...]
-    _index: list[Any] = field(default_factory=list, compare=False, repr=False)
+    __slots__ = ("_index", "pieces", "shape")
+
+    def __init__(self, shape: Shape, pieces: tuple[Piece, ...]) -> None:
+        self.shape = shape
+        self.pieces = pieces
+        self._index: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Mosaic and self.shape == other.shape and self.pieces == other.pieces
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.pieces))
+
+    def __repr__(self) -> str:
+        return f"Mosaic({self.shape}, {self.pieces})"
 
     @property
     def parts(self) -> int:
         """How many pieces come from sources."""
-        return sum([type(piece.source) is not Fill for piece in self.pieces])
+        pieces = self.pieces
+        if len(pieces) == 1:
+            return int(type(pieces[0].source) is not Fill)
+        return sum([type(piece.source) is not Fill for piece in pieces])
 
-    def near(self, low: Sequence[int], high: Sequence[int]) -> Iterable[Piece]:
+    def near(self, low: Sequence[int], high: Sequence[int]) -> Sequence[Piece]:
         """The pieces that may overlap a box; finds them fast among many."""
         pieces = self.pieces
         if len(pieces) <= 8:
             return pieces
-        if not self._index:
+        if self._index is None:
             starts = [set(at) for at in zip(*[piece.at for piece in pieces])]
             axis = max(range(len(starts)), key=lambda i: len(starts[i]))
             ordered = sorted(pieces, key=lambda piece: piece.at[axis])
-            widest = max(piece.shape[axis] for piece in pieces)
-            self._index.extend((axis, widest, [piece.at[axis] for piece in ordered], ordered))
+            widest = max([piece.shape[axis] for piece in pieces])
+            # in a single row, those that may overlap are those that do
+            row = len(starts[axis]) == len(pieces)
+            self._index = (axis, 0 if row else widest, [piece.at[axis] for piece in ordered], ordered)
         axis, widest, at, ordered = self._index
-        found: list[Piece] = ordered[bisect_left(at, low[axis] - widest + 1) : bisect_left(at, high[axis])]
+        first = bisect_left(at, low[axis] - widest + 1) if widest else bisect_right(at, low[axis]) - 1
+        found: list[Piece] = ordered[first : bisect_left(at, high[axis])]
         return found
 
 
@@ -110,8 +92,11 @@ def sources_in(mosaic: Mosaic, axes: Sequence[Axis], shape: Shape) -> int:
     """
     ends = [_ends(Piece((0,) * len(shape), shape, None, ()), axis) for axis in axes]
     low, high = [min(pair) for pair in ends], [max(pair) + 1 for pair in ends]
+    near = mosaic.near(low, high)
+    if len(mosaic.pieces) > 8 and not mosaic._index[1]:
+        return sum([type(piece.source) is not Fill for piece in near])
     count = 0
-    for piece in mosaic.near(low, high):
+    for piece in near:
         if type(piece.source) is not Fill:
             for a, n, b, h in zip(piece.at, piece.shape, low, high):
                 if a >= h or a + n <= b:
@@ -155,59 +140,8 @@ def cut(mosaic: Mosaic, index: Any) -> Mosaic | None:
     view = Piece((0,) * len(shape), shape, None, axes)
     if len(mosaic.pieces) == 1:
         piece = mosaic.pieces[0]
-        return Mosaic(shape, (Piece(view.at, shape, piece.source, _through(piece, axes)),))
+        return Mosaic(shape, (Piece(view.at, shape, piece.source, seen_axes(piece, axes)),))
     return Mosaic(shape, tuple(merged(seen_through(view, mosaic), len(shape))))
-
-
-def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
-    """The shape of ``block[index]``, and where its elements lie in the block; None if that is not plain."""
-    items = index if type(index) is tuple else (index,)
-    if len(items) == len(shape) and set(map(type, items)) == _ONLY_SLICES:
-        return _slices(items, shape)
-    given = sum(item is not None and item is not Ellipsis for item in items)
-    if given > len(shape) or sum(item is Ellipsis for item in items) > 1:
-        return None
-    if not any(item is Ellipsis for item in items):
-        items = (*items, Ellipsis)
-    sizes: list[int] = []
-    axes: list[Axis] = []
-    for item in items:
-        if item is None:
-            sizes.append(1)
-        elif item is Ellipsis:
-            for size in shape[len(axes) : len(axes) + len(shape) - given]:
-                axes.append((0, 1, len(sizes)))
-                sizes.append(size)
-        elif type(item) is slice:
-            try:
-                start, stop, step = item.indices(shape[len(axes)])
-            except (TypeError, ValueError):
-                return None
-            count = len(range(start, stop, step))
-            axes.append((start, step if count > 1 else 1, len(sizes)))
-            sizes.append(count)
-        elif isinstance(item, (int, np.integer)) and not isinstance(item, bool):
-            size = shape[len(axes)]
-            if not -size <= item < size:
-                return None
-            axes.append((int(item) % size, 0, -1))
-        else:
-            return None
-    return tuple(sizes), tuple(axes)
-
-
-def _slices(items: Sequence[slice], shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
-    """The same for one slice per axis, which is what most indices are."""
-    sizes, axes = [], []
-    for i, item in enumerate(items):
-        try:
-            start, stop, step = item.indices(shape[i])
-        except (TypeError, ValueError):
-            return None
-        count = stop - start if step == 1 else len(range(start, stop, step))
-        axes.append((start, step if count > 1 else 1, i))
-        sizes.append(count if count > 0 else 0)
-    return tuple(sizes), tuple(axes)
 
 
 def transposed(mosaic: Mosaic, order: Sequence[int]) -> Mosaic:
@@ -251,13 +185,6 @@ def joined(mosaics: Sequence[Mosaic], axis: int) -> Mosaic | None:
     return Mosaic((*first[:axis], end, *first[axis + 1 :]), tuple(merged(pieces, len(first))))
 
 
-def moved(piece: Piece, axis: int, by: int) -> Piece:
-    """The piece, further along an axis of the result."""
-    at = (*piece.at[:axis], piece.at[axis] + by, *piece.at[axis + 1 :])
-    axes = tuple([(o - s * by, s, a) if a == axis else (o, s, a) for o, s, a in piece.axes])
-    return Piece(at, piece.shape, piece.source, axes)
-
-
 def padded(mosaic: Mosaic, widths: Sequence[tuple[int, int]], value: np.generic) -> Mosaic:
     """``numpy.pad(mosaic, widths, constant_values=value)``.
 
@@ -299,7 +226,7 @@ def seen_through(piece: Piece, inner: Mosaic) -> Iterable[Piece]:
     """The pieces of a source that a piece shows, in the coordinates of the piece's result."""
     pieces, axes = inner.pieces, piece.axes
     if len(pieces) == 1:  # it covers the whole source
-        return [Piece(piece.at, piece.shape, pieces[0].source, _through(pieces[0], axes))]
+        return [Piece(piece.at, piece.shape, pieces[0].source, seen_axes(pieces[0], axes))]
     ends = [_ends(piece, axis) for axis in axes]
     low, high = [min(pair) for pair in ends], [max(pair) + 1 for pair in ends]
     found = []
@@ -321,19 +248,8 @@ def seen_through(piece: Piece, inner: Mosaic) -> Iterable[Piece]:
                 break
         else:
             shape = tuple([b - a for a, b in zip(first, last)])
-            found.append(Piece(tuple(first), shape, part.source, _through(part, axes)))
+            found.append(Piece(tuple(first), shape, part.source, seen_axes(part, axes)))
     return found
-
-
-def _through(part: Piece, outer: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Where a part's elements lie in its source, by the coordinates of what shows it."""
-    axes = []
-    for offset, step, along in part.axes:
-        if along >= 0:
-            start, stride, along = outer[along]
-            offset, step = offset + step * start, step * stride
-        axes.append((offset, step, along))
-    return tuple(axes)
 
 
 def _ends(piece: Piece, axis: Axis) -> tuple[int, int]:
@@ -344,46 +260,19 @@ def _ends(piece: Piece, axis: Axis) -> tuple[int, int]:
     return first, first + step * (piece.shape[along] - 1)
 
 
-def merged(pieces: Iterable[Piece], ndim: int) -> list[Piece]:
-    """Neighbours that continue each other become one piece; in the order of their corners."""
-    pieces = list(pieces)
-    if len(pieces) < 2:
-        return pieces
-    pieces = [_normal(piece) for piece in pieces]
-    for axis in reversed(range(ndim)):
-        lines: dict[Any, list[Piece]] = {}
-        after = axis + 1
-        for piece in pieces:
-            at, shape, source, axes = piece
-            line = (source, axes, at[:axis], at[after:], shape[:axis], shape[after:])
-            lines.setdefault(line, []).append(piece)
-        if len(lines) == len(pieces):
-            continue
-        pieces = []
-        for row in lines.values():
-            if len(row) > 1:
-                row.sort(key=lambda piece: piece.at[axis])
-            at, shape, source, axes = row[0]
-            start, end = at[axis], at[axis] + shape[axis]
-            for following in (*row[1:], None):
-                if following is not None and following.at[axis] == end:
-                    end += following.shape[axis]
-                    continue
-                size = (*shape[:axis], end - start, *shape[after:])
-                pieces.append(Piece((*at[:axis], start, *at[after:]), size, source, axes))
-                if following is not None:
-                    start, end = following.at[axis], following.at[axis] + following.shape[axis]
-    pieces.sort(key=lambda piece: piece.at)
-    return pieces
-
-
-def _normal(piece: Piece) -> Piece:
-    """Where a piece is one element wide any step would do: the step is one."""
-    shape = piece.shape
-    if 1 not in shape or all(step == 1 or along < 0 or shape[along] > 1 for _, step, along in piece.axes):
-        return piece
-    at = piece.at
-    axes = tuple(
-        [(o + (s - 1) * at[a], 1, a) if a >= 0 and shape[a] == 1 else (o, s, a) for o, s, a in piece.axes]
-    )
-    return Piece(at, shape, piece.source, axes)
+__all__ = [
+    "Fill",
+    "Mosaic",
+    "Piece",
+    "composed",
+    "constant",
+    "cut",
+    "joined",
+    "merged",
+    "padded",
+    "seen_through",
+    "selection",
+    "sources_in",
+    "transposed",
+    "whole",
+]

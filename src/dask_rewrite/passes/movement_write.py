@@ -8,18 +8,18 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.mosaic import Fill, Mosaic, Piece
 from dask_rewrite.names import fingerprint, layer_name
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
+from dask_rewrite.nodes import NO_KWARGS, make_task
 from dask_rewrite.passes.movement_emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement_forms import OWN, Forms
+from dask_rewrite.passes.movement_loose import LooseWriter
 from dask_rewrite.passes.movement_order import Order, gaps, is_exact
 from dask_rewrite.passes.movement_read import JOINS, Block
-from dask_rewrite.passes.movement_views import FULL, View, within
 from dask_rewrite.program import operation
 
 _IN_MEMORY = "the block would lie differently in memory"
@@ -46,7 +46,7 @@ class Writer:
         self.annotations: dict[Key, dict[str, Any]] = {}
         self._here: Key = ""
         self._whole: set[Any] = set()
-        self._view_keys: dict[View, Key] = {}
+        self._loose = LooseWriter(forms, max_whole)
         self._emitter = Emitter(self._shape, self._reference, self.order.is_c)
 
     def task(self, key: Key) -> GraphNode | str:
@@ -55,7 +55,7 @@ class Writer:
         assert type(task) is Task
         form = self.forms.forms.get(key)
         if form is None:
-            return "annotations differ" if key in self.forms.unequal else self._loose(key, task)
+            return "annotations differ" if key in self.forms.unequal else self._loose.task(key, task)
         mosaic, _ = form
         sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
         if sources == task._dependencies or self._is_as_good(task, mosaic):
@@ -208,118 +208,3 @@ class Writer:
             if mine:
                 self.annotations[key] = mine
         return TaskRef(key)
-
-    # -- blocks of which nothing is known --------------------------------------------------------
-
-    def _loose(self, key: Key, task: Task) -> GraphNode | str:
-        if id(task.func) in JOINS:
-            return self._loose_join(key, task)
-        view = self.forms.views.get(key)
-        if view is None or view.source == task.args[0].key:
-            return task
-        below: Any = self.nodes.get(task.args[0].key)
-        plain = task.func is operator.getitem and below.func is operator.getitem
-        if not plain and not all(
-            id(getattr(self.nodes[u], "func", None)) in JOINS for u in self.site.consumers(key)
-        ):
-            return task  # dask's own slice may be a copy, and then it lies differently in memory
-        func = operator.getitem if plain else chunk.getitem
-        args = (TaskRef(view.source), view.slices)
-        return make_task(key, func, args, NO_KWARGS, frozenset((view.source,)), task.data_producer)
-
-    def _only_joined(self, key: Key) -> bool:
-        users = map(self.nodes.__getitem__, self.site.consumers(key))
-        return key not in self.forms.pinned and all(type(u) is Task and id(u.func) in JOINS for u in users)
-
-    def _loose_join(self, key: Key, task: Task) -> GraphNode:
-        """The same join with what can be cut out, or made, in the task itself."""
-        views = self.forms.views
-        refs = list(dict.fromkeys(references(task)))
-        here = set(refs)
-        values: dict[Key, Any] = {}
-        groups: dict[Key, list[tuple[Key, View]]] = {}
-        for ref in refs:
-            view = views.get(ref)
-            if view is None:
-                value = self._small(ref)
-                if value is not None:
-                    values[ref] = value
-            elif view.source in here and view.source not in views:
-                values[ref] = operation(operator.getitem, (TaskRef(view.source), view.slices))
-            else:
-                same = self._view_keys.setdefault(view, ref)
-                groups.setdefault(view.source, []).append((same, view))
-                if same != ref:
-                    values[ref] = TaskRef(same)
-        for members in groups.values():
-            self._nest(dict.fromkeys(members), values)
-        return replaced(task, values) if values else task
-
-    def _small(self, ref: Key) -> Any:
-        """A constant, or a part of a small block, as an expression."""
-        form = self.forms.forms.get(ref)
-        if form is None:
-            leaf = self.forms.reader.leaf(ref)
-            if leaf is None or len(leaf[0].pieces) != 1 or type(leaf[0].pieces[0].source) is not Fill:
-                return None
-            return filled(leaf[0].shape, leaf[0].pieces[0].source.value, leaf[1])
-        mosaic, dtype = form
-        if len(mosaic.pieces) != 1:
-            return None
-        (piece,) = mosaic.pieces
-        if type(piece.source) is Fill:
-            return filled(mosaic.shape, piece.source.value, dtype)
-        if self._nbytes(piece.source) > self.max_whole // 8:
-            return None
-        return sliced(TaskRef(piece.source), piece, self._shape(piece.source))
-
-    def _nest(self, members: Any, values: dict[Key, Any]) -> None:
-        """Of slices of one block, those that lie within another come out of that one."""
-        members = sorted(members, key=lambda m: sum(r == FULL for r in m[1].ranges), reverse=True)
-        outer: list[tuple[Key, View]] = []
-        for ref, view in members:
-            for other, wider in outer:
-                index = within(view, wider)
-                if index is not None:
-                    values[ref] = operation(operator.getitem, (TaskRef(other), index))
-                    break
-            else:
-                outer.append((ref, view))
-
-
-def references(node: Any) -> list[Key]:
-    """The keys that a task refers to, in the order of its arguments."""
-    found: list[Key] = []
-    stack = [node]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, TaskRef):
-            found.append(here.key)
-        elif type(here) is Alias:
-            found.append(here.target)
-        elif isinstance(here, Task):
-            stack.extend(reversed(list(children(here))))
-    return found
-
-
-def replaced(node: Any, values: dict[Key, Any]) -> Any:
-    """The node with expressions in the place of references; nodes are shallow."""
-    if type(node) is TaskRef:
-        return values.get(node.key, node)
-    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
-        return node
-    if not isinstance(node, Task):
-        return node
-    args = tuple([replaced(arg, values) for arg in node.args])
-    deps = NO_DEPS.union(*[_needs(arg) for arg in args])
-    if isinstance(node, NestedContainer):
-        return make_container(node, args, deps)
-    kwargs = {k: replaced(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-    deps = deps.union(*[_needs(arg) for arg in kwargs.values()])
-    return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
-
-
-def _needs(arg: Any) -> frozenset[Key]:
-    if isinstance(arg, TaskRef):
-        return frozenset((arg.key,))
-    return arg.dependencies if isinstance(arg, GraphNode) else NO_DEPS
