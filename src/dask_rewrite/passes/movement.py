@@ -76,9 +76,10 @@ class Movement:
             if len(needed) > 1:
                 needed.sort(key=place.__getitem__)
             work.extend(needed)
-        if not changed:
-            return graph
-        return self._assembled(graph, moves, made, writer)
+        after = self._assembled(graph, moves, made, writer) if changed else graph
+        for each in (forms, writer):  # they refer to each other, and would keep the old graph for long
+            vars(each).clear()
+        return after
 
     def _pinned(self, graph: Graph, moves: set[Key]) -> set[Key]:
         """The moves that outputs are, or that other tasks use."""
