@@ -12,6 +12,8 @@ from typing import Any
 
 from dask._task_spec import DataNode, Task
 
+from dask_rewrite.held import Held
+
 __all__ = ["Culprit", "Part", "by_reference", "culprit", "parts", "pickled_size"]
 
 #: Parts of one object that are tried, and how far down.
@@ -123,7 +125,7 @@ def parts(value: Any) -> Iterator[Part]:
         yield _name(value.func), value.func
         yield from ((f"argument {i}", arg) for i, arg in enumerate(value.args))
         yield from ((f"keyword argument {name!r}", arg) for name, arg in value.kwargs.items())
-    elif isinstance(value, DataNode):
+    elif isinstance(value, (DataNode, Held)):
         yield "value", value.value
     elif isinstance(value, partial):
         yield f"{_name(value.func)} of a partial", value.func

@@ -219,26 +219,29 @@ class Scales:
         return found
 
     def _object(self, value: Any, kind: type) -> tuple[int, list[Any] | None]:
+        try:
+            return self._of_kind(value, kind)
+        except Exception as error:  # users' objects can do anything when they are looked at
+            self.failed.setdefault(f"{kind.__module__}.{kind.__qualname__}", str(error) or repr(error))
+            return _LIGHT
+
+    def _of_kind(self, value: Any, kind: type) -> tuple[int, list[Any] | None]:
         module = (kind.__module__ or "").partition(".")[0]
         if module == "distributed" or issubclass(kind, TaskRef):
             return 0, None  # futures and the like know the client that they belong to
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        if issubclass(kind, np.ndarray) and not value.dtype.hasobject:
             return 100 + int(value.nbytes), []
         if kind.__module__.startswith("numpy.random."):
             return 3000, []
         if kind.__name__ in ("Index", "Series", "DataFrame") and module == "pandas":
-            used = value.memory_usage(index=True) if kind.__name__ == "Series" else value.memory_usage()
+            used = value.memory_usage() if kind.__name__ == "Index" else value.memory_usage(index=True)
             return 500 + int(np.sum(used)), []
         if hasattr(kind, "__dask_graph__"):
             return _LIGHT
         if is_plain(kind):
             state = attributes_of(value)
             return self._items([kind, *state.values()], 50 + 10 * len(state))
-        try:
-            return pickled_up_to(value, max(self.min_bytes, 1)), []
-        except Exception as error:
-            self.failed.setdefault(f"{kind.__module__}.{kind.__qualname__}", str(error) or repr(error))
-            return _LIGHT
+        return pickled_up_to(value, max(self.min_bytes, 1)), []
 
 
 _LIGHT: tuple[int, list[Any]] = (10, [])

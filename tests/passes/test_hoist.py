@@ -282,6 +282,28 @@ def test_says_what_cannot_be_weighed() -> None:
     assert "lock" in remark
 
 
+def test_objects_that_do_not_want_to_be_looked_at() -> None:
+    class Shy:
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            raise OSError("go away")
+
+    shy = Shy()
+    (remark,) = declined({i: Task(i, max, shy) for i in range(9)})
+    assert "go away" in remark
+
+
+def test_what_cannot_be_pickled_is_named() -> None:
+    from dask_rewrite.pickling import culprit
+
+    model = Model()
+    model.lock = threading.Lock()  # type: ignore[attr-defined]
+    graph, _ = run({i: Task(i, apply, i, model) for i in range(9)})
+    found = culprit(graph.nodes)
+    assert found is not None
+    assert "attribute 'lock' of Model" in found.path
+
+
 def test_recursion_while_weighing() -> None:
     class Deep:
         def __init__(self, inner: Any) -> None:
