@@ -34,7 +34,8 @@ BEFORE = ["cull", "fuse-blockwise", "lower", "fuse-slices"]
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Any:
-    with dask.config.set(scheduler="threads", num_workers=2):
+    tiny = {"rewrite.options": {"contract": {"min-bytes": 1}}}  # as the blocks of these tests are
+    with dask.config.set({"scheduler": "threads", "num_workers": 2, **tiny}):
         yield
 
 
@@ -56,7 +57,7 @@ def lowered(*collections: Any) -> Graph:
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    after = Contract(**options).run(graph, remarks)
+    after = Contract(**{"min_bytes": 1, **options}).run(graph, remarks)
     verify(after, thorough=True)
     assert is_acyclic(after.nodes)
     assert_close(dask.get(after.nodes, list(graph.outputs)), dask.get(graph.nodes, list(graph.outputs)))
@@ -235,7 +236,7 @@ def test_other_dtypes(dtype: str) -> None:
     x = x + x
     y = (x[:, None, :] * 2 + x[None, :, :] * 0).sum(axis=2) if dtype == "m8[s]" else x.dot(x.T)
     graph = lowered(y)
-    after = Contract().run(graph, Remarks())
+    after = Contract(min_bytes=1).run(graph, Remarks())
     assert after is graph
 
 
@@ -246,14 +247,42 @@ def test_masked_and_sparse_blocks() -> None:
     x = blocks(2, 12).map_blocks(sparse.COO)
     graph = lowered(da.tensordot(x, x, axes=((1,), (1,))))
     remarks = Remarks()
-    assert Contract().run(graph, remarks) is graph
+    assert Contract(min_bytes=1).run(graph, remarks) is graph
+
+
+def test_small_ones() -> None:
+    assert "not worth it" in declined(PRODUCTS["matmul"](blocks(2, 8)), min_bytes=16_384)
+
+
+def test_constants_that_are_only_added_up() -> None:
+    """Equal blocks and equal partial sums become one task; to accumulate them would hide that."""
+    x = da.concatenate([da.ones((4, 4), chunks=4), da.zeros((4, 40), chunks=4)], axis=1).rechunk(4)
+    graph = lowered((x + x[:, ::-1]).sum(axis=0))
+    assert Contract(min_bytes=1).run(graph, Remarks()) is graph
+
+
+def test_the_same_graph_whatever_the_hash_seed(python: Any) -> None:
+    script = """
+        import dask.array as da
+        from dask_rewrite.pipeline import rewrite_tasks
+        x = da.arange(96 * 16, chunks=96 * 16).reshape(96, 16).rechunk(4)
+        y = ((x - x.sum(axis=0)).T @ (x - x.sum(axis=0)))
+        g = rewrite_tasks(y.dask, y.__dask_keys__())
+        print(hash(None) * 0, [(k, sorted(map(str, n.dependencies))) for k, n in g.nodes.items()])
+    """
+    one, other = (
+        python(script, DASK_REWRITE__OPTIONS="{'contract': {'min-bytes': 1}}", PYTHONHASHSEED=str(seed))
+        for seed in range(2)
+    )
+    assert "contract-" in one
+    assert one == other
 
 
 def test_plain_sums_are_not_looked_at() -> None:
     for y in (blocks().sum(), blocks().sum(axis=0), blocks().mean(axis=1), blocks() - blocks().sum(axis=0)):
         graph = lowered(y)
         remarks = Remarks()
-        assert Contract().run(graph, remarks) is graph
+        assert Contract(min_bytes=1).run(graph, remarks) is graph
         assert not len(remarks)
 
 
@@ -386,7 +415,7 @@ def test_the_bisect_limit_counts_contractions() -> None:
     x, y = blocks(), blocks(2, 9)
     graph = lowered(x @ x.T, y @ y.T)
     remarks = Remarks(1)
-    Contract().run(graph, remarks)
+    Contract(min_bytes=1).run(graph, remarks)
     assert remarks.counts["contract", "applied"] == 1
 
 
@@ -569,7 +598,7 @@ def test_looking_costs_little_where_there_is_nothing() -> None:
     nodes: dict[Any, Any] = {("x", i): DataNode(("x", i), i) for i in range(100)}
     nodes |= {("y", i): Task(("y", i), abs, TaskRef(("x", i))) for i in range(100)}
     graph = Graph(nodes, tuple(nodes))
-    assert Contract().run(graph, Remarks()) is graph
+    assert Contract(min_bytes=1).run(graph, Remarks()) is graph
 
 
 def test_the_plan_is_explained() -> None:

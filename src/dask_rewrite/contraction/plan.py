@@ -137,8 +137,10 @@ class Plan:
         )
 
 
-def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
+def make_plan(sizes: Sizes, machine: Machine, limit: int, floor: int = 0) -> Plan | Missed:
     """The plan with the most parallelism that holds less than dask would, and no more than ``limit``.
+
+    Nothing is planned where dask would hold less than ``floor``.
 
     Examples
     --------
@@ -146,11 +148,13 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     >>> plan = make_plan(Sizes(16, 80, 2_000_000, blocks), Machine(2, 1, 0), 2**40)
     >>> plan.peak, plan.before
     (52000000, 644000000)
-    >>> make_plan(Sizes(16, 80, 2_000_000, blocks[:80]), Machine(64, 1, 0), 2**40).chains
+    >>> make_plan(Sizes(16, 80, 2_000_000, blocks * 2), Machine(64, 1, 0), 2**40).chains
     4
     """
     results = sizes.sums if sizes.kept else min(sizes.sums, machine.threads)
     before = sizes.nbytes + results * sizes.accumulator
+    if before < floor:
+        return Missed(f"{_size(before)} are not worth it")
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)

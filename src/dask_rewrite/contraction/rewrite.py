@@ -94,14 +94,19 @@ class Work:
         """Put gated loads in place of loads; returns the references to use instead."""
         nodes = rewrite.graph.nodes
         names: dict[Key, TaskRef] = {}
-        for key, node in self.points.items():
+        steps: dict[Key, int] = {}
+        for key in sorted(self.points, key=lambda key: (self.private[key], str(key))):
             step = gates.before_load(self.private[key])
-            if step is None:
-                continue
-            new = (name, len(names))
+            if step is not None:
+                steps[key] = step
+                names[key] = TaskRef((name, len(names)))
+        for key, step in steps.items():
+            node = self.points[key]
             root = all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
+            if not names.keys().isdisjoint(node._dependencies):  # it takes from an earlier slab as well
+                node = substituted(node, names)
+            new = names[key].key
             timed.append(((step, 2), gates.load(new, node, step, root)))
-            names[key] = TaskRef(new)
             rewrite.annotate([new], key)
             rewrite.gone.add(key)
         for key in self.private:  # what stands between a load and the products

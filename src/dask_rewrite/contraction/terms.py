@@ -12,7 +12,7 @@ from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
-from dask_rewrite.contraction.trees import PRODUCTS, SUMS, Reducer
+from dask_rewrite.contraction.trees import PRODUCTS, SUMS, Reducer, makes_product
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import make_container, make_task
 from dask_rewrite.opened import opened
@@ -31,11 +31,14 @@ class Term(NamedTuple):
         The body is a product of dask's, bare of the sum over its axes of length one.
     views : tuple of Key
         Tasks that became part of the body, since they only look at a block in another way.
+    multiplies : bool
+        It is a sum of products of blocks, by whichever function.
     """
 
     body: Task
     product: bool
     views: tuple[Key, ...]
+    multiplies: bool
 
 
 class Opener:
@@ -72,7 +75,7 @@ class Opener:
             body = substituted(body, views)
         elif body is task:
             body = make_task(None, body.func, body.args, body.kwargs, body._dependencies)
-        return Term(body, product, tuple(views))
+        return Term(body, product, tuple(views), product or makes_product(task))
 
     def _may_move(self, task: Task) -> bool:
         found = self._moves.get(id(task.func))

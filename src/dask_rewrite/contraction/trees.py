@@ -8,6 +8,7 @@ they sum; that of ``matmul`` adds block by block.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
@@ -104,11 +105,10 @@ def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
     for root in [key for key in summing if key not in below]:
         term = _first_term(root, summing, site)
-        if term is None:
+        if term is None or not makes_product(term):
             continue
         if not _shares_blocks(term, site):
-            if makes_product(term):
-                yield root, Missed("no block is needed by two of these sums")
+            yield root, Missed("no block is needed by two of these sums")
             continue
         tree = _whole(root, reducers, summing, site)
         yield (root, tree) if isinstance(tree, Missed) else tree
@@ -141,10 +141,13 @@ def _shares_blocks(term: Task, site: Site) -> bool:
 
 
 def makes_product(term: Task) -> bool:
-    """Whether a term is a sum over one of dask's products."""
+    """Whether a term is a sum over one of dask's products, or over an elementwise one of two blocks."""
     body = opened(term) or term
     inner = body.args[0] if body.args else None
-    return type(inner) is Task and any(inner.func is each for each in PRODUCTS)
+    if type(inner) is not Task:
+        return False
+    multiplies = (inner.func is operator.mul or inner.func is np.multiply) and len(inner._dependencies) > 1
+    return multiplies or any(inner.func is each for each in PRODUCTS)
 
 
 def _whole(root: Key, reducers: dict[int, Reducer], summing: dict[Key, Task], site: Site) -> Tree | Missed:

@@ -33,9 +33,15 @@ class Contract:
 
     Legal where all terms are NumPy arrays of one shape and of a dtype that the sum has anyway: exactly for
     integers, up to rounding for floating-point numbers (``reassociate``).
+
+    Parameters
+    ----------
+    min_bytes : int
+        Contractions of which dask would hold less are left alone.
     """
 
     name: ClassVar[str] = "contract"
+    min_bytes: int = 16_384
     reassociate: bool = True
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
@@ -48,7 +54,7 @@ class Contract:
                 remarks.missed(self.name, found[0], found[1].reason)
                 continue
             opened = [opener.open(key, found.reducer) for key in found.leaves]
-            if any(term is None for term in opened):
+            if any(term is None or not term.multiplies for term in opened):
                 remarks.missed(self.name, found.root, "a term must stay a task of its own")
                 continue
             trees.append(found)
@@ -100,7 +106,7 @@ class Contract:
         sizes = group.sizes(site, private, points)
         if isinstance(sizes, Missed):
             return sizes
-        plan = make_plan(sizes, running, limit)
+        plan = make_plan(sizes, running, limit, self.min_bytes)
         return plan if isinstance(plan, Missed) else Work(group, plan, points, private)
 
 
