@@ -41,6 +41,13 @@ def gram_of_processes(da: ModuleType, n: int) -> Any:
     return x.dot(x.T)
 
 
+@workload(4, 100, 100, heavy=True, exact=False, on=("2x1",))
+def gram_of_many(da: ModuleType, n: int) -> Any:
+    """x.dot(x.T), x of 10 x n blocks of 0.3 MB: more than 10,000 tasks."""
+    x = _random(da, 10, n, _side(n, 200))
+    return x.dot(x.T)
+
+
 @workload(4, 80, 80, heavy=True, on=("2", "8"))
 def gram_in_files(da: ModuleType, n: int) -> Any:
     """Y = X X.T from HDF5 to HDF5: X of 4 x n chunks of 1000 x 1000."""
