@@ -81,6 +81,10 @@ class Site:
         """Exactly one task uses it and nobody asked for it."""
         return self._users.get(key) == 1 and key not in self._outputs
 
+    def wanted(self, key: Key) -> bool:
+        """Somebody asked for it."""
+        return key in self._outputs
+
     def depth(self, key: Key) -> int:
         """Tasks on the longest path down from a key, as it was when this was first asked."""
         return self._depths.get(key, 0)

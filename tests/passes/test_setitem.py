@@ -109,6 +109,28 @@ def test_small_parts_of_data_stand_in_the_task() -> None:
     assert_same_as_stock(m)
 
 
+def test_values_made_of_the_block_itself() -> None:
+    m = distinct((12, 12), 3)
+    for i in range(12):
+        m[i, i] += 1
+    for i in range(1, 12):
+        m[i] = m[i - 1] * 0.5 + m[i]
+    assert len(stock_tasks_of(m)) > 150
+    assert len(checked(m)) <= 100
+    assert_same_as_stock(m)
+
+
+def test_views_of_the_block_as_values() -> None:
+    m = distinct((8,), 8)
+    for _ in range(3):
+        m[1:] = m[:-1]
+        m[:4] = m[7:3:-1]
+        m[2] = m[5]
+        m[::-1] = m[np.array([3, 1, 2, 0, 7, 5, 6, 4])]
+    assert len(checked(m)) <= 3
+    assert_same_as_stock(m)
+
+
 # -- declines ------------------------------------------------------------------------------
 
 
@@ -217,6 +239,27 @@ def test_masked() -> None:
     hard = hard.map_blocks(lambda b: b.copy().harden_mask(), meta=np.ma.masked_array([]))
     hard[0], hard[1], hard[0] = 1, np.ma.masked, 2
     assert_same_as_stock(hard)
+
+
+def test_a_function_that_keeps_what_it_gets() -> None:
+    kept: list[Any] = []
+
+    def keep(block: Any) -> Any:
+        kept.append(block)
+        return block if len(kept) % 2 else block[::-1]
+
+    nodes: list[Any] = [BLOCK]
+    for i in range(4):
+        nodes.append(assign(f"a{i}", f"c{i - 1}" if i else "x", ONE, [i]))
+        nodes.append(Task(f"b{i}", keep, TaskRef(f"a{i}")))
+        nodes.append(assign(f"c{i}", f"a{i}", TaskRef(f"b{i}"), [slice(6)]))
+    graph = graph_of(*nodes)
+    get_sync(graph.nodes, "c3")
+    expected, kept = [each.copy() for each in kept], []
+    after, _ = run(graph)
+    assert set(after.nodes) == {"x", "c3"}
+    get_sync(after.nodes, "c3")
+    assert_same(kept, expected)
 
 
 def test_nothing_is_known_of_the_value() -> None:

@@ -16,7 +16,8 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Fact
 from dask_rewrite.graph import Graph
-from dask_rewrite.nodes import call_with_dict, count_references
+from dask_rewrite.nodes import call_with_dict, count_references, with_references
+from dask_rewrite.passes.setitem_values import NOTHING, Own, own_value
 from dask_rewrite.program import Step, operation, straight_line
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
@@ -85,7 +86,12 @@ class Setitem:
 
     def _may_join(self, key: Key, under: Key, site: Site, remarks: Remarks) -> bool:
         task = site.graph.nodes[key]
-        if not site.used_once(under) or count_references(task, under) != 1:
+        assert isinstance(task, Task)
+        private = site.used_once(under)
+        if not private and not site.wanted(under):
+            users = {key, *[each.key for each in own_value(task, site).tasks]}
+            private = users.issuperset(site.consumers(under))
+        if not private or count_references(task, under) != 1:
             remarks.missed(self.name, key, "others use the block as it was before the assignment")
             return False
         if not site.same_annotations(key, under):
@@ -126,6 +132,7 @@ class _Write(NamedTuple):
     filled: bool  #: known to be an array with elements
     masked: bool  #: known to be a masked array
     inputs: frozenset[Key]
+    own: Own  #: tasks that make the value of the block itself
 
 
 def _read(task: Task, site: Site) -> _Write:
@@ -133,10 +140,16 @@ def _read(task: Task, site: Site) -> _Write:
     inputs = operation(list, (indices,))._dependencies
     literal = _literal(value, site)
     if literal is not None:
-        return _Write(task, literal, literal.size > 0, isinstance(literal, np.ma.MaskedArray), inputs)
-    inputs |= operation(list, (value,))._dependencies
+        masked = isinstance(literal, np.ma.MaskedArray)
+        return _Write(task, literal, literal.size > 0, masked, inputs, NOTHING)
+    own = own_value(task, site) if type(task.args[0]) is TaskRef else NOTHING
+    made = {each.key for each in own.tasks}
+    inputs = inputs.union(
+        operation(list, (value,))._dependencies, *[each._dependencies for each in own.tasks]
+    )
+    inputs -= {*made, task.args[0].key} if own.tasks else made
     fact = _fact(value, site)
-    return _Write(task, value, fact is not None and math.prod(fact.shape) > 0, False, inputs)
+    return _Write(task, value, fact is not None and math.prod(fact.shape) > 0, False, inputs, own)
 
 
 def _fact(node: Any, site: Site) -> Fact | None:
@@ -174,7 +187,7 @@ def _sliced(source: Any, index: Any, site: Site) -> Any:
 
 
 def _plain_index(indices: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...] | None:
-    """The index that dask's ``setitem`` would use, where that can be told: it drops integers beyond a block."""
+    """The index that dask's ``setitem`` would use, if that can be told: it drops integers beyond a block."""
     if type(indices) is not list:
         return None
     index: list[Any] = []
@@ -209,29 +222,40 @@ def joined(writes: Sequence[_Write], fact: Fact | None) -> Task:
         steps.append((name, expression))
         return TaskRef(name)  # type: ignore[arg-type]
 
+    def flush() -> None:
+        nonlocal block
+        if run:
+            block = step(written(block, *zip(*run)))
+            run.clear()
+
     for write in writes:
-        indices = write.task.args[2]
+        indices, value = write.task.args[2], write.value
+        if write.own.tasks:
+            flush()
+            names = {write.task.args[0].key: block}
+            for task in write.own.tasks:
+                made = with_references(task, names)
+                assert isinstance(made, Task)
+                names[task.key] = value = step(made)  # the last one makes the value
+            private = private and not write.own.shares
         if private and write.filled and (masked or not write.masked):
             index = _plain_index(indices, shape)
             if index is not None:
-                run.append((index, write.value))
+                run.append((index, value))
                 continue
-        if run:
-            block = step(written(block, *zip(*run)))
-            run = []
-        block = step(operation(setitem, (block, write.value, indices)))
+        flush()
+        block = step(operation(setitem, (block, value, indices)))
         private = private or write.filled
         masked = masked or (write.filled and write.masked)
-    if run:
-        step(written(block, *zip(*run)))
+    flush()
     inputs = dict.fromkeys(
         dep for _, expression in steps for dep in sorted(expression._dependencies, key=str)
     )
-    names = {key: f"x{i}" for i, key in enumerate(key for key in inputs if not _is_step(key))}
-    values = {name: TaskRef(key) for key, name in names.items()}
+    given = {key: f"x{i}" for i, key in enumerate(key for key in inputs if not _is_step(key))}
+    values = {name: TaskRef(key) for key, name in given.items()}
     producer = any(write.task.data_producer for write in writes)
     return call_with_dict(
-        writes[-1].task.key, straight_line(steps, names), values, frozenset(names), producer
+        writes[-1].task.key, straight_line(steps, given), values, frozenset(given), producer
     )
 
 
