@@ -31,7 +31,9 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
     made = given.dtype if dtype is None else np.dtype(dtype)
     if given.ndim or not plain(made) or not made.itemsize:
         return None
-    return Fact(flat(shape), made, element(given, made))
+    with np.errstate(all="raise"):
+        filled = np.full((), fill_value, made)  # raises for what does not fit
+    return Fact(flat(shape), made, element(filled, made))
 
 
 def _filled_like(

@@ -32,7 +32,7 @@ def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
         if not stores_plain_numbers(a) or not all(map(_is_read_alike, index)):
             return None
         found = like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
-        if found is None or (found.scalar and (not asarray or None in index)):
+        if found is None or (found.scalar and (not asarray or None in index or not a.dtype.isnative)):
             return None
     if type(found) is Fact and found.scalar and asarray:
         return replace(found, scalar=False)  # scalars become arrays

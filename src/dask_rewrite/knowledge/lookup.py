@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from toolz import functoolz
 
@@ -19,6 +20,10 @@ KNOWN: dict[Callable[..., Any], Known] = {}
 
 #: By module and name, what makes the record once the module is there.
 LATE: dict[tuple[str, str], Callable[[Any], Known]] = {}
+
+
+#: What is known of partials: the blocks of a layer share one.
+_partials: WeakKeyDictionary[Any, Known | None] = WeakKeyDictionary()
 
 
 def known(func: Any) -> Known | None:
@@ -40,7 +45,9 @@ def known(func: Any) -> Known | None:
         return found
     kind = type(func)
     if kind is partial:
-        return _partial(func)
+        if func not in _partials:
+            _partials[func] = _partial(func)
+        return _partials[func]
     if kind is _compose:
         return _composed(func)
     return _late(func)

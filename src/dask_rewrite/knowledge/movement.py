@@ -12,7 +12,17 @@ import numpy as np
 from dask.array import _shuffle, chunk, creation, linalg, slicing, utils
 from dask.utils import methodcaller
 
-from dask_rewrite.knowledge.blocks import NUMBERS, array, axes_of, block, flat, like, plain, stand_in
+from dask_rewrite.knowledge.blocks import (
+    NUMBERS,
+    array,
+    axes_of,
+    block,
+    flat,
+    is_scalar_type,
+    like,
+    plain,
+    stand_in,
+)
 from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
@@ -138,13 +148,14 @@ def _as_array(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None,
     if fact is None or (like is not None and array(like) is None):
         return None
     if dtype is not None and np.dtype(dtype) != fact.dtype:
-        return None
+        to = np.dtype(dtype)
+        return Fact(fact.shape, to) if {to.kind, fact.dtype.kind} <= set(NUMBERS) else None
     return Fact(fact.shape, fact.dtype, fact.fill)
 
 
 def _safe_array(a: Any, like: Any, **kwargs: Any) -> Any:
-    """``utils.asanyarray_safe``: as it is, if it is an array."""
-    return _as_array(a, like=like, **kwargs) if array(a) is not None and array(like) is not None else None
+    """``utils.asanyarray_safe``: as it is, if it is an array; an array of no axes, if it is a scalar."""
+    return _as_array(a, like=like, **kwargs) if array(like) is not None else None
 
 
 def _rolled(a: Any, shift: Any, axis: Any = None) -> Any:
@@ -165,7 +176,7 @@ def _repeated(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 def _triangle(m: Any, k: int = 0) -> Any:
     fact = array(m)
-    if fact is None or fact.ndim < 2 or not plain(fact.dtype):
+    if fact is None or fact.ndim < 2 or not is_scalar_type(fact.dtype):
         return None
     return Fact(fact.shape, fact.dtype)
 

@@ -32,7 +32,7 @@ def reduction(
     np.int64(24)
     """
     fact = block(a)
-    if fact is None or not plain(fact.dtype):
+    if fact is None or not plain(fact.dtype) or fact.dtype.kind in "SU":
         return None
     keepdims = bool(keepdims)
     shape, count = reduced(fact.shape, axis, keepdims)
