@@ -47,7 +47,6 @@ class Writer:
         self._here: Key = ""
         self._whole: set[Any] = set()
         self._loose = LooseWriter(forms, max_whole)
-        self._emitter = Emitter(self._shape, self._reference, self.order.is_c)
 
     def task(self, key: Key) -> GraphNode | str:
         """The new task of a key; the old one if there is nothing to gain, or why it could not be had."""
@@ -95,7 +94,8 @@ class Writer:
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
             return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
         if len(pieces) > 1:
-            return self._emitter.expression(mosaic, dtype) or "far more pieces than blocks"
+            emitter = Emitter(self._shape, self._reference, self.order.is_c)  # not kept: it refers to this
+            return emitter.expression(mosaic, dtype) or "far more pieces than blocks"
         (piece,) = pieces
         ref, shape = TaskRef(piece.source), self._shape(piece.source)
         if not own:  # it was a view of this very block
