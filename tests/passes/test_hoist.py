@@ -520,6 +520,38 @@ def test_equivalent(arguments: list[Any]) -> None:
         assert task({key: sent[key] for key in task.dependencies}) == expected
 
 
+def everyday() -> list[Any]:
+    x = da.from_array(np.arange(144.0).reshape(12, 12), chunks=3)
+
+    def with_info(block: Any, block_info: Any = None, shift: Any = None) -> Any:
+        return block + len(block_info) + shift[0]
+
+    return [
+        (x - x.mean(0)) / x.std(0),
+        x @ x.T,
+        x.rechunk((4, 12)).cumsum(0)[::2],
+        da.random.default_rng(3).normal(size=20, chunks=5) * 2,
+        x.map_blocks(with_info, shift=[1, 2], dtype=float),
+        x.map_overlap(lambda block: block * 2, depth=1, boundary="reflect"),
+        x[x > 5],
+        da.histogram(x, bins=5, range=(0, 10))[0],
+        da.einsum("ij,kj->ik", x, x),
+        da.ma.masked_greater(x, 50).sum(0),
+        da.linalg.svd(x[:, :3].rechunk((3, 3)))[1],
+        da.concatenate([x.map_blocks(partial(np.add, i), dtype=float) for i in range(3)]),
+    ]
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_everyday_programs_with_all_that_can_be_hoisted(index: int) -> None:
+    x = everyday()[index]
+    with dask.config.set({"rewrite.options": {"hoist": {"min-bytes": 1, "min-saved": 1}}}):
+        assert_same_as_stock(x)
+        tasks = tasks_of(x)
+    sent = {key: pickle.loads(cloudpickle.dumps(task)) for key, task in tasks.items()}
+    assert_same(dask.get(sent, keys_of(x)), dask.get(tasks, keys_of(x)))
+
+
 # -- idempotent ----------------------------------------------------------------------------------
 
 
