@@ -21,7 +21,7 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, depths_of
 from dask_rewrite.passes.tree_sum import TreeSum
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Rules
@@ -813,6 +813,29 @@ def test_linear_algebra_holds_no_more(name: str) -> None:
     a, b = system()
     x = LINALG[name](a, rechunked(b))
     assert held(tasks_of(x), keys_of(x)) <= held(stock_tasks_of(x), keys_of(x))
+
+
+def longest(tasks: Any) -> int:
+    """Products on the longest path."""
+    below: dict[Any, int] = {}
+    depths = depths_of(tasks)
+    for key in sorted(tasks, key=depths.__getitem__):
+        products = sum(function is np.dot for function in functions_in(tasks[key]))
+        below[key] = products + max((below[dep] for dep in tasks[key].dependencies), default=0)
+    return max(below.values())
+
+
+@pytest.mark.parametrize("name", ["lu", "cholesky", "lower triangle", "upper triangle"])
+def test_the_longest_path_stays_as_long(name: str) -> None:
+    """Products in a row could make many threads wait."""
+    a, b = system(16)
+    x = LINALG[name](a, rechunked(b))
+    without = {"rewrite.disable": ["tree-sum", "fuse-small", "contract"]}
+    alone = {"rewrite.disable": ["fuse-small", "contract"]}
+    with dask.config.set(without):
+        before = longest(tasks_of(x))
+    with dask.config.set(alone):
+        assert longest(tasks_of(x)) <= before + 4
 
 
 def test_a_graph_without_wide_tasks_costs_next_to_nothing() -> None:
