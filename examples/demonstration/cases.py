@@ -19,6 +19,8 @@ import xarray as xr
 import zarr
 from dask.delayed import delayed
 
+from distributed import Lock
+
 Answer = Any
 SIDE = 2000
 
@@ -54,9 +56,12 @@ def values() -> np.ndarray[Any, Any]:
 
 
 def make_files(folder: Path) -> None:
-    """An HDF5 file and a Zarr store of 2000 x 2000 numbers in chunks of 250 x 250."""
+    """An HDF5 file and a Zarr store of 2000 x 2000 numbers, and a long HDF5 file, in chunks of 250 x 250."""
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=values(), chunks=(250, 250))
+        long = file.create_dataset("long", shape=(1000, 12_000), chunks=(250, 250), dtype="f8")
+        for start in range(0, 12_000, SIDE):
+            long[:, start : start + SIDE] = values()[:1000]
     store = zarr.create_array(str(folder / "x.zarr"), shape=(SIDE, SIDE), chunks=(250, 250), dtype="f8")
     store[:] = values()
 
@@ -83,6 +88,28 @@ def hdf5_gram(folder: Path) -> Any:
     """HDF5: tensordot of half the file with itself"""
     x = hdf5(folder)[:, :1000]
     return da.tensordot(x, x, axes=((1,), (1,)))
+
+
+class Hdf5Target:
+    """A dataset of an HDF5 file that any process can write to, one after the other."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+        self.path = path
+        with h5py.File(path, "w") as file:
+            file.create_dataset("y", shape=shape, chunks=chunks, dtype="f8")
+
+    def __setitem__(self, where: Any, block: Any) -> None:
+        with h5py.File(self.path, "r+") as file:
+            file["y"][where] = block
+
+
+@case()
+def hdf5_product(folder: Path) -> Any:
+    """HDF5 to HDF5: x.dot(x.T), x of 96 MB in 192 chunks"""
+    x = da.from_array(h5py.File(folder / "x.h5", "r")["long"], chunks=(250, 250))
+    y = x.dot(x.T)
+    target = Hdf5Target(folder / "y.h5", y.shape, y.chunksize)
+    return da.store(y, target, lock=Lock("y.h5"), compute=False)
 
 
 @case()
