@@ -310,6 +310,46 @@ def test_fan_in_is_bounded() -> None:
     assert_same_as_stock(y)
 
 
+def test_many_small_blocks_do_not_travel_whole() -> None:
+    """A small block is referred to as a whole, but not sixteen of them for a sliver of each."""
+    x = distinct((1024, 64), (64, 64)) + 0
+    rows = x.rechunk((1024, 4))
+    with dask.config.set({"rewrite.disable": ["fuse-small"]}):
+        tasks = checked(rows)
+    wanted = [tasks[key] for key in tasks if key[0] == rows.name]
+    assert len(wanted) == 16
+    for task in wanted:
+        assert all(tasks[dep].func is chunk.getitem for dep in task.dependencies)
+    few = distinct((8, 8), (4, 8)) + 0
+    assert len(checked(few.rechunk((8, 4)))) == 4
+
+
+class OtherTask(Task):
+    """A task of a kind of its own, as those of shuffles between workers are."""
+
+
+def test_tasks_of_other_kinds_are_left_alone() -> None:
+    other = OtherTask("a", chunk.getitem, TaskRef("x"), (slice(0, 3), slice(0, 3)))
+    views = [cut(*pair, slice(0, 2), func=operator.getitem) for pair in ("ba", "cb")]
+    before = graph_of(data("x"), other, *views)
+    after, _ = run(before)
+    assert after.nodes["a"] is other
+    assert after.nodes["c"].dependencies == {"a"}
+    same_values(before, after)
+
+
+def test_delayed_work_keeps_its_tasks() -> None:
+    before = graph_of(data("x"), cut("a", "x", slice(0, 3)), cut("b", "a", slice(0, 2)), fuse_text_keys=False)
+    assert run(before)[0] is before
+
+
+def test_structured_borders() -> None:
+    kind = np.dtype([("a", "i4"), ("b", "f8")])
+    x = da.from_array(np.ones((4, 4), dtype=kind), chunks=2)
+    z = da.zeros((4, 1), dtype=kind, chunks=1)
+    assert_same_as_stock(da.concatenate([z, x, z], axis=1).rechunk((2, 3)))
+
+
 # -- guards --------------------------------------------------------------------------------------
 
 

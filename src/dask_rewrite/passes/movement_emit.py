@@ -57,7 +57,7 @@ class Emitter:
             for piece in pieces
             if type(piece.source) is not Fill
         )
-        if ordered and (framed := frame(mosaic)) is not None:
+        if ordered and is_plain(dtype) and (framed := frame(mosaic)) is not None:
             inside, widths, value = framed
             body = self._inside(inside, dtype)
             if body is not None:
