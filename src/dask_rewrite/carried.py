@@ -130,7 +130,7 @@ class Carried:
             if not _PLAIN.issuperset(map(type, chain.from_iterable(tuples))):
                 short = [item for item in tuples if len(item) < long]
                 others += [item for item in short if not _PLAIN.issuperset(map(type, item))]
-        kinds = {kind for kind in kinds if not issubclass(kind, (str, tuple, GraphNode))}
+        kinds = {kind for kind in kinds - {str, tuple} if not issubclass(kind, GraphNode)}
         if kinds:
             others += [item for item in arguments if type(item) in kinds]
         return nested, others

@@ -6,7 +6,7 @@ import operator
 import pickle
 import threading
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import dask
@@ -457,6 +457,22 @@ def test_chunks_of_other_types() -> None:
     matrix = sparse.random((300, 300), density=0.5)
     graph, _ = run({i: Task(i, operator.is_not, matrix, None) for i in range(20)})
     assert hoisted(graph.nodes)
+
+
+class Settings(NamedTuple):
+    model: Any
+    factor: int
+
+
+def test_named_tuples() -> None:
+    settings = Settings(Model(), 3)
+    graph, _ = run({i: Task(i, operator.is_not, settings, None) for i in range(20)})
+    (key,) = hoisted(graph.nodes)
+    graph, _ = run(
+        {i: Task(i, partial(apply_in, holding={"models": [(settings.model,)]}), X[:1]) for i in range(9)}
+    )
+    (key,) = hoisted(graph.nodes)
+    assert_same(graph.nodes[4]({key: graph.nodes[key].value}), X[:1] + 2)
 
 
 def test_data_nodes_in_arguments() -> None:
