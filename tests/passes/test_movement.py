@@ -313,7 +313,7 @@ def test_fan_in_is_bounded() -> None:
 def test_many_small_blocks_do_not_travel_whole() -> None:
     """A small block is referred to as a whole, but not sixteen of them for a sliver of each."""
     x = distinct((1024, 64), (64, 64)) + 0
-    rows = x.rechunk((1024, 4))
+    rows = x.rechunk((1024, 4), threshold=1000)  # in one stage
     with dask.config.set({"rewrite.disable": ["fuse-small"]}):
         tasks = checked(rows)
     wanted = [tasks[key] for key in tasks if key[0] == rows.name]
