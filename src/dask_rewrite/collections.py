@@ -16,8 +16,9 @@ from dask.typing import Key
 
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
+from dask_rewrite.layer_order import as_layers
 from dask_rewrite.names import layer_name
-from dask_rewrite.pipeline import as_layers, rewrite_tasks
+from dask_rewrite.pipeline import rewrite_tasks
 
 
 def optimize_collections(collections: Sequence[Any]) -> Any:

@@ -66,6 +66,8 @@ class Graph:
         Every task is known to be needed by an output.
     facts : Facts, optional
         What was found out about blocks; rewrites do not change values, so that it is handed on.
+    bounds_memory : bool
+        It was rewritten so that it needs less memory than the layers that it was made from.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Graph:
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
     facts: Facts | None = None
+    bounds_memory: bool = False
 
     def users(self) -> Counter[Key]:
         """How many tasks use each key; keys that nobody uses are absent."""

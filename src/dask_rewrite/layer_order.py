@@ -1,8 +1,8 @@
-"""The order of layers: consumers before producers."""
+"""Layers: as a graph of them, and in order, consumers before producers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph
@@ -40,3 +40,10 @@ def layer_order(hlg: HighLevelGraph, outputs: Collection[Key]) -> tuple[list[str
     if len(order) < len(waiting):  # a cycle of layers (not of tasks) is possible in hand-made graphs
         order += [name for name, count in waiting.items() if count]
     return order, users
+
+
+def as_layers(dsk: HighLevelGraph | Mapping[Key, Any], name: str = "graph") -> HighLevelGraph:
+    """The graph as a HighLevelGraph; a plain mapping becomes one layer."""
+    if isinstance(dsk, HighLevelGraph):
+        return dsk
+    return HighLevelGraph.from_collections(name, dsk, dependencies=())

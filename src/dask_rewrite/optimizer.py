@@ -7,7 +7,6 @@ client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optim
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,19 +22,14 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from toolz import identity
 
-from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.finalize import slim, slim_value
 from dask_rewrite.graph import Graph
+from dask_rewrite.layer_order import as_layers
 from dask_rewrite.names import layer_name
-from dask_rewrite.pipeline import as_layers, rewrite_tasks
 from dask_rewrite.remarks import RewriteWarning
-from dask_rewrite.symbolic import as_wanted
+from dask_rewrite.sending import better_as_layers, layer_bytes, most_tasks
 
-#: Below this many tasks the lowered form is always sent: a megabyte or less.
-SMALL = 10_000
-#: Rough bytes of a pickled task, and of a pickled symbolic layer.
-TASK_BYTES, LAYER_BYTES = 100, 1_000
 #: With more layers than this, dask's own fusion on the scheduler could nest too deep.
 SHALLOW = 60
 
@@ -103,6 +97,9 @@ class Optimizer(int, Expr):
             return array_optimize(dsk, keys)
         flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
         outputs = [*flat, *fuse_keys]  # what dask calls the keys that must not be fused away
+        from dask_rewrite.assemble import assemble
+        from dask_rewrite.pipeline import rewrite_tasks
+
         hlg = as_layers(dsk)
         fuse = _may_fuse_delayed() or not any(type(key) is str for key in flat)
         graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=-1)
@@ -114,14 +111,20 @@ class Optimizer(int, Expr):
         """Called by dask on the client with the expression that this is an operand of."""
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
+        # All that rewrites is imported with the first graph, so that importing the package costs little.
+        from dask_rewrite.assemble import assemble
+        from dask_rewrite.pipeline import rewrite_tasks
+
         symbolic = _slim_parent(parent)
         keys = symbolic.__dask_keys__()
         flat = list(dict.fromkeys(flatten(keys)))
         hlg = as_layers(symbolic.hlg)
-        layers = _symbolic_bytes(hlg)
-        limit = 5 * SMALL if layers < SMALL * TASK_BYTES and _has_client() else None
+        layers = layer_bytes(hlg)
+        limit = most_tasks(hlg, layers)
         graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
-        if graph is None or (len(graph.nodes) > SMALL and layers < len(graph.nodes) * TASK_BYTES):
+        if graph is None or better_as_layers(graph, layers):
+            from dask_rewrite.symbolic import as_wanted
+
             symbolic = _slim_parent(parent, as_wanted)
             finish = symbolic.low_level_optimizer
             finish.graph = graph
@@ -190,6 +193,9 @@ class Finish:
         self.layers = 0
 
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        from dask_rewrite.assemble import assemble
+        from dask_rewrite.pipeline import rewrite_tasks
+
         if self.graph is None:
             self.graph = rewrite_tasks(dsk, keys, max_tasks=-1)
         return array_optimize(dsk, keys) if self.graph is None else assemble(self.graph)
@@ -243,25 +249,6 @@ def _slim_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
             if type(task) is Task:
                 layers[name] = MaterializedLayer({name: slim(task)}, annotations=layer.annotations)
     return HighLevelGraph(layers, hlg.dependencies)
-
-
-def _symbolic_bytes(hlg: HighLevelGraph) -> int:
-    total = 0
-    for layer in hlg.layers.values():
-        total += LAYER_BYTES
-        if isinstance(layer, MaterializedLayer):
-            total += len(layer.mapping) * TASK_BYTES
-    return total
-
-
-def _has_client() -> bool:
-    module = sys.modules.get("distributed.client")
-    if module is None:
-        return False
-    try:
-        return module._get_global_client() is not None
-    except Exception:
-        return False
 
 
 def _has_delayed(parent: HLGExpr) -> bool:

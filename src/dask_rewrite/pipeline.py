@@ -26,10 +26,11 @@ from dask_rewrite.agreement import verify_thoroughly
 from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.graph import Graph, Metrics
+from dask_rewrite.layer_order import as_layers
 from dask_rewrite.lower import Lowering, OverBudget
 from dask_rewrite.nesting import NESTING_LIMIT
 from dask_rewrite.remarks import Remarks, RewriteWarning
-from dask_rewrite.selection import LAYER_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
+from dask_rewrite.selection import LAYER_PASSES, MEMORY_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
 from dask_rewrite.verify import VerificationError, verify
 
 logger = logging.getLogger("dask_rewrite")
@@ -93,13 +94,6 @@ def rewrite(
     return as_layers(dsk) if graph is None else assemble(graph)
 
 
-def as_layers(dsk: HighLevelGraph | Mapping[Key, Any], name: str = "graph") -> HighLevelGraph:
-    """The graph as a HighLevelGraph; a plain mapping becomes one layer."""
-    if isinstance(dsk, HighLevelGraph):
-        return dsk
-    return HighLevelGraph.from_collections(name, dsk, dependencies=())
-
-
 def rewrite_tasks(
     dsk: HighLevelGraph | Mapping[Key, Any],
     keys: Any,
@@ -144,6 +138,7 @@ def rewrite_tasks(
             if graph is not None:
                 graph.fuse_text_keys = fuse_text_keys
                 graph = _run_passes(graph, selection.passes, remarks, options, trace)
+                graph.bounds_memory = any(remarks.counts[name, "applied"] for name in MEMORY_PASSES)
                 _forget(graph)
         except Exception as error:
             if options.on_error == "raise":
