@@ -14,7 +14,7 @@ from dask_rewrite import sending
 from distributed import Client, LocalCluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client() -> Iterator[Client]:
     with (
         LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
