@@ -18,7 +18,7 @@ from dask_rewrite.numbering import Numbering, Same
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
 
-#: Larger blocks of a constant are not shared: to make one anew is cheaper than to hold or to send it.
+#: Larger blocks are not shared: to make one anew may cost less than to hold it, or to send it.
 LARGE = 2**20
 
 
