@@ -237,8 +237,11 @@ def _solved(func: Any, a: Any, b: Any, **kwargs: Any) -> Any:
         return None
     if matrix.shape[0] != matrix.shape[1] or right.ndim > 2 or right.shape[0] != matrix.shape[0]:
         return None
-    if func is not np.linalg.solve and "scipy.linalg" not in sys.modules:
-        return None
+    if func is not np.linalg.solve:
+        if matrix.dtype.char in "fdFD" and right.dtype.char in "fdFD":  # known without loading SciPy
+            return Fact(right.shape, np.result_type(matrix.dtype, right.dtype).newbyteorder("="))
+        if "scipy.linalg" not in sys.modules:
+            return None
     (dtype,) = _types(func, (matrix.shape, matrix.dtype), (right.shape, right.dtype), **kwargs)
     return Fact(right.shape, dtype)
 
