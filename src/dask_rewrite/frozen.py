@@ -62,7 +62,7 @@ def is_frozen(value: Any, depth: int = 0) -> bool:
     """
     kind = type(value)
     if kind in _FROZEN or isinstance(value, (np.dtype, np.generic)):
-        return True
+        return not isinstance(value, np.void)  # structured scalars can be written into
     if depth > 4:
         return False
     if kind is tuple:
@@ -79,4 +79,6 @@ def _is_label(value: Any) -> bool:
     if isinstance(value, (GraphNode, TaskRef)) or type(value) is not list or len(value) != 3:
         return False
     dims, index, attrs = value
-    return is_frozen(dims) and adapted(index) is not None and type(attrs) is dict
+    if type(attrs) is not dict or not all(map(is_frozen, attrs.values())):
+        return False
+    return is_frozen(dims) and adapted(index) is not None

@@ -15,6 +15,7 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_rewrite.frozen import index_parts, is_frozen
 from dask_rewrite.graph import Graph
 from dask_rewrite.identity import Identity
 from dask_rewrite.passes.share import Share
@@ -469,6 +470,47 @@ def test_containers_in_tasks() -> None:
     )
     after, _ = run(graph)
     assert after.nodes[key("out")].dependencies == {key("a")}
+
+
+def test_what_nobody_can_write_into() -> None:
+    structured = np.zeros(2, dtype=[("a", "i4")])
+    for value in (1, "a", b"a", (1, "a"), np.float64(1), np.datetime64("NaT"), slice(1), np.dtype("f8")):
+        assert is_frozen(value)
+        assert is_frozen(DataNode("x", value))
+    for value in ([1], {"a": 1}, {1}, np.ones(2), structured[0], (np.ones(2),), object(), bytearray(b"a")):
+        assert not is_frozen(value)
+        assert not is_frozen(DataNode("x", value))
+
+
+def test_indexes_are_compared_by_what_is_in_them() -> None:
+    pd = pytest.importorskip("pandas")
+    dates = pd.date_range("2000-01-01", periods=4)
+    indexes = [
+        pd.RangeIndex(3),
+        pd.RangeIndex(3, name="x"),
+        pd.Index([0, 1, 2]),
+        pd.Index([0.0, 1.0, 2.0]),
+        pd.Index([0.0, 1.0, np.nan]),
+        pd.Index([-0.0, 1.0, np.nan]),
+        pd.Index(["a", "b"]),
+        pd.Index(["a", "b"], dtype=object),
+        dates,
+        dates[[0, 1, 2, 3]],
+        dates + pd.Timedelta(1, "D"),
+        dates - dates[0],
+    ]
+    identity = Identity(lambda key: key)
+    tokens = [identity.of(index) for index in indexes]
+    assert len(set(tokens)) == len(tokens)
+    assert [identity.of(index.copy()) for index in indexes] == tokens
+    for strange in (
+        pd.MultiIndex.from_product([[1, 2], [3]]),
+        dates.tz_localize("UTC"),
+        pd.Index([1, "a"], dtype=object),
+        pd.CategoricalIndex(["a"]),
+    ):
+        assert index_parts(strange) is None
+        assert identity.of(strange) != identity.of(strange.copy())
 
 
 def test_labels_of_xarray_objects() -> None:
