@@ -188,16 +188,20 @@ def _operation(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | No
     """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
     try:
         first = args[0]
-        if type(first) is TaskRef:
-            block = leaves.get(first.key)
-            if block is None or id(func) not in GETITEMS:
+        if type(first) is not TaskRef:
+            if id(func) not in JOINS:
                 return None
-            return (id(block), *[(item.start, item.stop, item.step) for item in args[1]])
-        if id(func) not in JOINS:
+            blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: no array that we know
+            return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
+        block = leaves.get(first.key)
+        if block is None or id(func) not in GETITEMS:
             return None
-        blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: that is no array of ours
-        return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
-    except (AttributeError, IndexError, KeyError, TypeError):
+        index = args[1]
+        if len(index) == 2:
+            a, b = index
+            return (id(block), a.start, a.stop, a.step, b.start, b.stop, b.step)
+        return (id(block), *[(item.start, item.stop, item.step) for item in index])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -144,7 +144,11 @@ class Reader:
     def _grid(self, blocks: Any, axis: int, ndim: int, depth: int) -> Any:
         """(mosaic, dtype, cuts along this axis and the following) of nested lists."""
         if type(blocks) is not list:
-            found = self._expression(blocks, depth - 1)
+            found = (
+                self._reference(blocks.key)
+                if type(blocks) is TaskRef
+                else self._expression(blocks, depth - 1)
+            )
             if found is None or axis != ndim or len(found[0].shape) != ndim:
                 return None
             return (*found, ())
