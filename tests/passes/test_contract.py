@@ -490,6 +490,34 @@ def test_the_memory_limit_is_read() -> None:
             rewrite_tasks(blocks().dask, keys_of(blocks()))
 
 
+def test_blocks_are_read_twice_only_to_keep_the_limit(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean needs every block before the first product: held until then, or read again."""
+    x = da.from_array(file, chunks=20)
+    centred = x - x.mean(axis=1, keepdims=True)
+    y = (centred @ centred.T) / x.shape[1]
+    right = np.cov(file[:], bias=True)
+    reads = count_reads(monkeypatch)
+    found = []
+    for limit in (None, "160 kB"):
+        reads.clear()
+        with dask.config.set({"rewrite.contraction.memory-limit": limit}), switched_on(), Held() as held:
+            np.testing.assert_allclose(y.compute(), right)
+        found.append((len(reads), held.peak))
+    block = 20 * 20 * 8
+    assert found[0][0] == 160
+    assert 160 < found[1][0] <= 320
+    assert found[1][1] <= 2.5 * (16 + 2 * 4) * block < found[0][1]
+
+
+def test_what_cannot_be_repeated_is_not() -> None:
+    x = da.random.random((16, 96), chunks=4)
+    centred = x - x.mean(axis=1, keepdims=True)
+    with dask.config.set({"rewrite.contraction.memory-limit": "1 kB"}):
+        after = Contract(min_bytes=1).run(lowered(centred @ centred.T), Remarks())
+    loads = [key for key in after.nodes if "random" in str(key[0])]
+    assert len(loads) == 96
+
+
 def test_nothing_to_gain() -> None:
     few = [Block(8, k, k, True) for k in range(4) for _ in range(2)]
     assert isinstance(make_plan(Sizes(4, 4, 8_000_000, few), Machine(4, 1, 0), 2**40), Missed)
@@ -546,14 +574,11 @@ def file(tmp_path: Path) -> Any:
         yield opened["x"]
 
 
-@pytest.mark.parametrize("name", ["dot", "matmul", "tensordot", "einsum", "total", "two axes"])
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_every_block_is_read_once_and_few_are_held(
-    name: str, threads: int, file: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every read of more than one element of an HDF5 dataset, from now on."""
     import h5py
 
-    reads = []
+    reads: list[Any] = []
     plain = h5py.Dataset.__getitem__
 
     def counting(self: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
@@ -562,8 +587,17 @@ def test_every_block_is_read_once_and_few_are_held(
             reads.append(index)
         return found
 
-    y = PRODUCTS[name](da.from_array(file, chunks=20))
     monkeypatch.setattr(h5py.Dataset, "__getitem__", counting)
+    return reads
+
+
+@pytest.mark.parametrize("name", ["dot", "matmul", "tensordot", "einsum", "total", "two axes"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_every_block_is_read_once_and_few_are_held(
+    name: str, threads: int, file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y = PRODUCTS[name](da.from_array(file, chunks=20))
+    reads = count_reads(monkeypatch)
     with dask.config.set(num_workers=threads), switched_on(), Held() as held:
         y.compute()
     assert len(reads) == 160

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from dask._task_spec import GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array.optimization import GETTERS
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.contraction.plan import Plan
-from dask_rewrite.contraction.terms import may_move
+from dask_rewrite.contraction.terms import may_move, substituted
 from dask_rewrite.graph import Graph
 from dask_rewrite.nodes import make_task
 from dask_rewrite.program import operation
+from dask_rewrite.rules import Site
 
 
 def private_blocks(
@@ -69,6 +71,31 @@ def gate_points(nodes: Mapping[Key, GraphNode], private: Mapping[Key, int]) -> d
             if not any(type(nodes[dep]) is Task for dep in below):
                 points[key] = node
     return points
+
+
+def read_again(site: Site, points: Mapping[Key, Task]) -> dict[Key, Task]:
+    """For each gated task, itself with the loads in it that others need as well: each is then read twice.
+
+    Only what reads an array or file, or is known to give the same whenever it runs, may be repeated.
+    """
+    nodes = site.graph.nodes
+    found: dict[Key, Task] = {}
+    for key, node in points.items():
+        loads: dict[Key, Task | TaskRef] = {}
+        for dep in node._dependencies:
+            load = nodes.get(dep)
+            if type(load) is Task and _may_repeat(load, site):
+                if all(type(nodes.get(source)) is DataNode for source in load._dependencies):
+                    loads[dep] = load
+        if loads:
+            found[key] = substituted(node, loads)
+    return found
+
+
+def _may_repeat(task: Task, site: Site) -> bool:
+    if not any(task.func is getter for getter in GETTERS):
+        return site.effects.pure(task)
+    return not any(isinstance(arg, Task) for arg in task.args)
 
 
 class Gates:

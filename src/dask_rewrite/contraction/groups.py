@@ -98,12 +98,13 @@ class Group:
             if fact is None:
                 return Missed("the blocks that it needs are not known to be NumPy arrays")
             blocks.append(Block(fact.nbytes, begin, last[key], private.get(key) == begin))
+        below = []
         for point, node in points.items():  # what a gated task takes from others is there already
             for dep in node._dependencies:
-                below = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
-                if below is not None and dep not in first:
-                    blocks.append(Block(below.nbytes, 0, last.get(point, private[point]), False))
-        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site))
+                found = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
+                if found is not None and dep not in first:
+                    below.append(Block(found.nbytes, 0, last.get(point, private[point]), False))
+        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site), below)
 
     def _kept(self, site: Site) -> bool:
         """Somebody wants the results as they are, or one task gathers them."""

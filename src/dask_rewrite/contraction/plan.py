@@ -54,6 +54,8 @@ class Sizes:
         What the terms need.
     kept : bool
         All results are held until the last is there.
+    below : sequence of Block
+        What these are made from, where others need it too: it is there until they are made.
     """
 
     sums: int
@@ -61,6 +63,7 @@ class Sizes:
     accumulator: int
     blocks: Sequence[Block]
     kept: bool = False
+    below: Sequence[Block] = ()
 
     @property
     def nbytes(self) -> int:
@@ -75,7 +78,7 @@ class Sizes:
     def held(self, width: int, ahead: int) -> int:
         """Most bytes of blocks held at a time: steps of ``width`` terms, loads so many steps ahead."""
         change = [0] * (self.terms + 1)
-        for block in self.blocks:
+        for block in (*self.blocks, *self.below):
             begin = max(0, (block.first // width - ahead) * width) if block.gated else 0
             change[begin] += block.nbytes
             change[block.last + 1] -= block.nbytes

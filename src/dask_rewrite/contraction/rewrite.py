@@ -43,12 +43,15 @@ class Work:
         What can wait for a gate.
     private : dict of Key to int
         What only this contraction needs, with the first term that needs it.
+    again : dict of Key to Task
+        Those of the points that read anew what others read as well.
     """
 
     group: Group
     plan: Plan
     points: dict[Key, Task]
     private: Mapping[Key, int]
+    again: Mapping[Key, Task]
 
     @property
     def root(self) -> Key:
@@ -56,15 +59,17 @@ class Work:
         return self.group.trees[0].root
 
     def __str__(self) -> str:
-        return f"{len(self.group.trees)} blocks, {len(self.group.terms[0])} terms each: {self.plan}"
+        text = f"{len(self.group.trees)} blocks, {len(self.group.terms[0])} terms each: {self.plan}"
+        return f"{text}; {len(self.again)} blocks are read twice to keep the limit" if self.again else text
 
     def apply(self, rewrite: Rewrite, gated: bool) -> None:
         """Say what goes and what comes, with gates or without."""
         group, plan = self.group, self.plan
         members = [key for tree in group.trees for key in (tree.root, *tree.leaves)]
-        token = fingerprint(["contract", repr(plan), str(gated), *members])
+        token = fingerprint(["contract", repr(plan), str(gated), str(bool(self.again)), *members])
         gates = Gates(plan, f"contract-gate-{token}") if gated and plan.look else None
         self._drop(rewrite)
+        rewrite.reachable = rewrite.reachable and not self.again
         timed: list[Timed] = []
         names = self._gate_loads(rewrite, timed, gates, f"contract-load-{token}") if gates else {}
         steps = plan.steps(len(group.terms[0]))
@@ -101,7 +106,7 @@ class Work:
                 steps[key] = step
                 names[key] = TaskRef((name, len(names)))
         for key, step in steps.items():
-            node = self.points[key]
+            node = self.again.get(key) or self.points[key]
             root = all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
             if not names.keys().isdisjoint(node._dependencies):  # it takes from an earlier slab as well
                 node = substituted(node, names)
@@ -141,6 +146,7 @@ class Rewrite:
         self.graph = graph
         self.users = users
         self.gone: set[Key] = set()
+        self.reachable = graph.reachable
         self.instead: dict[Key, GraphNode] = {}
         self._annotations: dict[Key, dict[str, Any]] = {}
         self._made: dict[Key, list[Task]] = {}
@@ -164,7 +170,8 @@ class Rewrite:
             elif key not in self.gone:
                 nodes[key] = self.instead.get(key, node)
         annotations = {key: value for key, value in self.graph.annotations.items() if key in nodes}
-        return replace(self.graph, nodes=nodes, annotations={**annotations, **self._annotations})
+        annotations.update(self._annotations)
+        return replace(self.graph, nodes=nodes, annotations=annotations, reachable=self.reachable)
 
 
 def renamed_in(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNode:

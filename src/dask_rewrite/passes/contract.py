@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.config import Options
-from dask_rewrite.contraction.gates import gate_points, private_blocks
+from dask_rewrite.contraction.gates import gate_points, private_blocks, read_again
 from dask_rewrite.contraction.groups import Group, group_trees
 from dask_rewrite.contraction.plan import make_plan
 from dask_rewrite.contraction.rewrite import Rewrite, Work
@@ -107,7 +108,16 @@ class Contract:
         if isinstance(sizes, Missed):
             return sizes
         plan = make_plan(sizes, running, limit, self.min_bytes)
-        return plan if isinstance(plan, Missed) else Work(group, plan, points, private)
+        again: dict[Key, Task] = {}
+        held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
+        if held > limit and sizes.below:  # better read twice than hold too much
+            again = read_again(site, points)
+            other = make_plan(replace(sizes, below=()), running, limit, self.min_bytes) if again else plan
+            if not isinstance(other, Missed) and other.look and other.peak < held:
+                plan = other
+            else:
+                again = {}
+        return plan if isinstance(plan, Missed) else Work(group, plan, points, private, again)
 
 
 def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:
