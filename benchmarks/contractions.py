@@ -41,10 +41,10 @@ def gram_of_processes(da: ModuleType, n: int) -> Any:
     return x.dot(x.T)
 
 
-@workload(4, 100, 100, heavy=True, exact=False, on=("2x1",))
+@workload(4, 110, 110, heavy=True, exact=False, on=("2x1",))
 def gram_of_many(da: ModuleType, n: int) -> Any:
-    """x.dot(x.T), x of 10 x n blocks of 0.3 MB: more than 10,000 tasks."""
-    x = _random(da, 10, n, _side(n, 200))
+    """x.dot(x.T), x of 9 x n blocks of 0.3 MB: more than 10,000 tasks."""
+    x = _random(da, 9, n, _side(n, 200))
     return x.dot(x.T)
 
 

@@ -63,8 +63,8 @@ GRAM = [
     _no_slower("gram-of-processes", 60, "8"),
     _part("gram-of-processes", 60, "managed 2x1", 1 / 5, "workers manage <= 1/5 of stock"),
     _no_slower("gram-of-processes", 60, "2x1"),
-    _part("gram-of-many", 100, "managed 2x1", 1 / 3, "workers manage <= 1/3 of stock"),
-    _no_slower("gram-of-many", 100, "2x1"),
+    _part("gram-of-many", 110, "managed 2x1", 1 / 3, "workers manage <= 1/3 of stock"),
+    _no_slower("gram-of-many", 110, "2x1"),
     _part("gram-of-processes", 60, "managed 4x1", 1 / 5, "workers manage <= 1/5 of stock"),
     _no_slower("gram-of-processes", 60, "4x1"),
 ]
