@@ -54,7 +54,7 @@ class Movement:
         forms.learn()
         writer = Writer(forms, self.max_whole)
         made: Nodes = {}
-        place = {key: i for i, key in enumerate(nodes) if key in moves}
+        place: dict[Key, int] = {}
         work = [key for key in nodes if key in pinned]
         changed = 0
         for key in work:  # grows while it is worked off
@@ -74,6 +74,7 @@ class Movement:
             needed = [dep for dep in new._dependencies if dep in moves and dep not in made]
             needed += [source for dep in new._dependencies if (source := writer.cut_from(dep)) in moves]
             if len(needed) > 1:
+                place = place or {key: i for i, key in enumerate(nodes)}
                 needed.sort(key=place.__getitem__)
             work.extend(needed)
         after = self._assembled(graph, moves, made, writer) if changed else graph
@@ -87,12 +88,8 @@ class Movement:
         return moves.intersection(chain.from_iterable(others)).union(moves.intersection(graph.outputs))
 
     def _assembled(self, graph: Graph, moves: set[Key], made: Nodes, writer: Writer) -> Graph:
-        nodes: Nodes = {}
-        for key, node in graph.nodes.items():
-            if key not in moves:
-                nodes[key] = node
-            elif key in made:
-                nodes[key] = made[key]
+        nodes: Nodes = {key: node for key, node in graph.nodes.items() if key not in moves or key in made}
+        nodes.update(made)
         nodes.update(writer.cuts)
         annotations = graph.annotations
         if annotations and writer.annotations:
