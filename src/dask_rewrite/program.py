@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
+from types import FunctionType
 from typing import Any, TypeAlias
 
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
@@ -119,25 +120,41 @@ def shape_of(node: Any, named: Callable[[Any], Hashable]) -> Hashable:
     named : callable
         What stands for a key in the result.
     """
+    return _shape(node, named, False)
+
+
+def _shape(node: Any, named: Callable[[Any], Hashable], by_items: bool) -> Hashable:
     kind = type(node)
     if kind is TaskRef:
         return named(node.key)
     if isinstance(node, Task):
-        args = tuple([shape_of(arg, named) for arg in node.args])
+        func = node.func
+        by_items = by_items or (type(func) is FunctionType and _describes_blocks(func))
+        args = tuple([_shape(arg, named, by_items) for arg in node.args])
         if not node.kwargs:
-            return (kind, id(node.func), args)
-        return (kind, id(node.func), args, tuple([(k, shape_of(v, named)) for k, v in node.kwargs.items()]))
+            return (kind, id(func), args)
+        kwargs = tuple([(k, _shape(v, named, by_items)) for k, v in node.kwargs.items()])
+        return (kind, id(func), args, kwargs)
     if kind in _BY_VALUE:
         return (kind, node)
     if kind is float:
         return (float, node.hex())
-    if kind is tuple:
-        return (tuple, tuple([shape_of(item, named) for item in node]))
+    if kind is tuple or (by_items and kind is list):
+        return (kind, tuple([_shape(item, named, by_items) for item in node]))
     if kind is slice:
-        return (slice, *[shape_of(end, named) for end in (node.start, node.stop, node.step)])
+        return (slice, *[_shape(end, named, False) for end in (node.start, node.stop, node.step)])
     if kind is Alias:
         return (kind, named(node.target))
+    if by_items and kind is dict:
+        return (kind, tuple([(_shape(k, named, True), _shape(v, named, True)) for k, v in node.items()]))
+    if by_items and kind is set:
+        return (kind, frozenset([_shape(item, named, True) for item in node]))
     return id(node)
+
+
+def _describes_blocks(func: FunctionType) -> bool:
+    """xarray's wrapper in ``map_blocks``: each block has its own copy of the same description, only read."""
+    return func.__qualname__ == "map_blocks.<locals>._wrapper" and func.__module__ == "xarray.core.parallel"
 
 
 def operation(func: Any, args: Sequence[Any], kwargs: dict[str, Any] = NO_KWARGS) -> Task:

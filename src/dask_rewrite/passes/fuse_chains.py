@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
@@ -14,9 +15,14 @@ from dask.typing import Key
 from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, call_with_dict, children, count_references, make_task
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, count_references, make_task
 from dask_rewrite.program import Step, shape_of, straight_line
 from dask_rewrite.remarks import Remarks
+
+#: Tasks that wait for more are not looked at as links of chains.
+MOST_INPUTS = 16
+#: How many tasks before a producer may be what waits for something.
+_LOOK_BACK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,8 @@ class FuseChains:
 
     Each task costs the scheduler a fraction of a millisecond, and its result a place in memory. Legal
     where each producer has this one consumer, which uses it once and nothing else; also where all that
-    an elementwise task uses are sources of its own. Short chains nest; longer ones become a program.
+    an elementwise task uses are sources of its own, and where the producer waits for whatever else its
+    consumer waits for. Short chains nest; longer ones become a program.
 
     Parameters
     ----------
@@ -38,7 +45,7 @@ class FuseChains:
     """
 
     name: ClassVar[str] = "fuse-chains"
-    max_length: int = 32
+    max_length: int = 64
     max_depth: int = 16
     max_sources: int = 8
 
@@ -72,43 +79,40 @@ class FuseChains:
 
     def _links(self, graph: Graph) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb."""
-        nodes, annotations = graph.nodes, graph.annotations
+        nodes = graph.nodes
         most, elementwise = self.max_sources, graph.elementwise
-        candidates = [
-            (key, node)
-            for key, node in nodes.items()
-            if (count := len(node._dependencies))
-            and type(node) is Task
-            and (count == 1 or (count <= most and type(key) is tuple and key and key[0] in elementwise))
-        ]
-        if not candidates:
-            return {}
-        users = graph.users()
+        users: Counter[Key] | None = None
         outputs = frozenset(graph.outputs)
         links: dict[Key, list[Key]] = {}
-        for key, node in candidates:
+        for key, node in nodes.items():
             deps = node._dependencies
-            if len(deps) == 1 and users[next(iter(deps))] != 1:
+            if not deps or type(node) is not Task:
                 continue
-            producers = []
-            for dep in deps:
-                below = nodes.get(dep)
-                if below is None or users[dep] != 1 or dep in outputs:
-                    break
-                if type(below) is not Task and type(below) is not DataNode:
-                    break
-                if len(deps) > 1 and below.dependencies:
-                    break
-                if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
-                    break
-                if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
-                    break
-                if not _may_move(node) or not _may_move(below) or count_references(node, dep) != 1:
-                    break
-                producers.append(dep)
+            if users is None:
+                users = graph.users()
+            if len(deps) == 1:
+                producers = list(deps) if users[next(iter(deps))] == 1 else []
+            elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
+                producers = sorted(deps, key=str)
+                if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in producers):
+                    producers = _waited_for(deps, nodes, users)
             else:
-                links[key] = sorted(producers, key=str) if len(producers) > 1 else producers
+                producers = _waited_for(deps, nodes, users)
+            if producers and all(self._links_to(key, dep, graph, outputs) for dep in producers):
+                links[key] = producers
         return links
+
+    def _links_to(self, key: Key, dep: Key, graph: Graph, outputs: frozenset[Key]) -> bool:
+        below = graph.nodes.get(dep)
+        if below is None or dep in outputs or (type(below) is not Task and type(below) is not DataNode):
+            return False
+        annotations = graph.annotations
+        if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
+            return False
+        if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
+            return False
+        node = graph.nodes[key]
+        return _may_move(node) and _may_move(below) and count_references(node, dep) == 1
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
         if len(chain) <= self.max_length:
@@ -137,6 +141,28 @@ class FuseChains:
         if max(inner) + 3 > self.max_depth:
             return None
         return _as_program(chain, tasks, producer, programs)
+
+
+def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Counter[Key]) -> list[Key]:
+    """The one producer that has waited for all that its consumer waits for: together they start no later."""
+    if len(deps) > MOST_INPUTS:
+        return []
+    for dep in deps:
+        if users[dep] == 1:  # all others have a second user: what comes before this one
+            late = deps - {dep}
+            key = dep
+            for _ in range(_LOOK_BACK):
+                below = nodes.get(key)
+                if below is None:
+                    return []
+                late = late - below.dependencies
+                if not late:
+                    return [dep]
+                if len(below.dependencies) != 1:
+                    return []
+                (key,) = below.dependencies
+            return []
+    return []
 
 
 #: Programs made before, by the shape of their chains: blocks share one.
