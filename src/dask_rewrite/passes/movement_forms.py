@@ -147,7 +147,7 @@ class Forms:
         while here not in known:
             path.append(here)
             task = self.graph.nodes.get(here)
-            if here not in self.forms or not self._is_view(task):
+            if here not in self.forms or not self._is_view(task) or self._copies(here, task):
                 break
             here = task.args[0].key  # type: ignore[union-attr]
         for here in reversed(path):
@@ -159,6 +159,13 @@ class Forms:
             return False
         return type(task.args[0]) is TaskRef
 
+    def _copies(self, key: Key, task: Any) -> bool:
+        """Dask's own slice copies what is at most half of its source."""
+        if task.func is not chunk.getitem:
+            return False
+        source = self.reader.leaf(task.args[0].key)
+        return source is not None and prod(source[0].shape) >= 2 * prod(self.forms[key][0].shape)
+
     def _lies(self, key: Key) -> Memory | None:
         if key not in self.forms:
             return Memory(key, None)
@@ -169,11 +176,11 @@ class Forms:
         leaf = self.reader.leaf(source)
         if leaf is None or task.func is np.transpose:
             return None
+        if self._copies(key, task):
+            return OWN
         view = cut(whole(source, leaf[0].shape), literal(task.args[1]))
         if view is None or not view.pieces:
             return OWN
-        if task.func is chunk.getitem and prod(leaf[0].shape) >= 2 * prod(view.shape):
-            return OWN  # it copies
         below = self._memory.get(source)
         if below is None:
             return None
