@@ -13,6 +13,7 @@ from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
@@ -59,6 +60,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
     "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
+    "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dask._task_spec import List
+from dask._task_spec import List, Task, _identity_cast
 from dask.array import _shuffle, core
 from dask.array.dispatch import concatenate_lookup, take_lookup
 
@@ -201,7 +201,10 @@ def _pads(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Call]:
 
 def _joins(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether it is seen that there is a list to join: a single block comes back as it is."""
-    return bool(args) and (type(args[0]) is List or type(args[0]) is list)
+    first = args[0] if args else None
+    if type(first) is Task and first.func is _identity_cast:
+        return first.kwargs.get("typ") is list
+    return type(first) is List or type(first) is list
 
 
 #: What is known of functions that join blocks.

@@ -1,0 +1,148 @@
+"""Slices that are part of another slice of the same block."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar, TypeAlias
+
+from dask._task_spec import GraphNode, Task, TaskRef, _identity_cast
+from dask.array.chunk import getitem
+from dask.typing import Key
+
+from dask_rewrite.graph import Graph
+from dask_rewrite.layers import is_coroutine
+from dask_rewrite.nodes import children, count_references
+from dask_rewrite.passes.fuse_chains import inlined
+from dask_rewrite.program import operation
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.rules import Site
+
+#: Start, stop and step of each axis.
+Index: TypeAlias = tuple[tuple[Any, Any, Any], ...]
+
+_GETITEMS: tuple[Callable[..., Any], ...] = (getitem, operator.getitem)
+_IDS = frozenset(map(id, _GETITEMS))
+_ALL = (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HaloCorners:
+    """``f(x[-1:, -1:])`` beside ``x[-1:, :]`` → ``f(edge[:, -1:])``, without a task for the corner.
+
+    The neighbours in a halo exchange take four edges of a block and four corners, each a task. The corners
+    are parts of the edges. Legal wherever slices are: what the edge leaves whole is cut from it. It makes
+    edges travel where corners would do, so that it is done where blocks have two axes, or where facts say
+    that the edge is small.
+
+    Parameters
+    ----------
+    max_bytes : int
+        Largest edge, in bytes, of blocks with more than two axes.
+    """
+
+    name: ClassVar[str] = "halo-corners"
+    max_bytes: int = 65_536
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        slices = _slices_by_block(graph)
+        if not slices:
+            return graph
+        site = Site(graph)
+        cuts: dict[Key, Task] = {}
+        consumers: dict[Key, list[Key]] = {}
+        for found in slices.values():
+            kept: dict[Index, Key] = {}
+            for index in sorted(found, key=lambda index: -index.count(_ALL)):
+                key = found[index]
+                edge = next((whole for whole in _containing(index) if whole in kept), None)
+                consumer = self._consumer(key, site) if edge is not None else None
+                if edge is None or consumer is None or not self._worth_it(kept[edge], index, site):
+                    kept[index] = key
+                elif remarks.allow(self.name, key):
+                    cuts[key] = _cut(graph.nodes[key], kept[edge], index, edge)  # type: ignore[arg-type]
+                    consumers.setdefault(consumer, []).append(key)
+        if not cuts:
+            return graph
+        nodes = {key: node for key, node in graph.nodes.items() if key not in cuts}
+        for consumer, corners in consumers.items():
+            body = inlined(nodes[consumer], {key: cuts[key] for key in corners})
+            assert isinstance(body, Task)
+            body.key = consumer
+            body._data_producer = nodes[consumer].data_producer
+            nodes[consumer] = body
+        remarks.applied(self.name, None, f"corners cut from edges: {len(cuts)}", len(cuts))
+        return graph.with_nodes(nodes)
+
+    def _consumer(self, key: Key, site: Site) -> Key | None:
+        """The one task that uses a slice, if it may take the slicing over."""
+        if not site.used_once(key):
+            return None
+        (consumer,) = set(site.consumers(key))
+        node = site.graph.nodes[consumer]
+        if type(node) is not Task or id(node.func) in _IDS or not site.same_annotations(key, consumer):
+            return None
+        module = getattr(node.func, "__module__", None) or ""
+        if is_coroutine(node.func) or module.startswith("distributed."):
+            return None
+        taker = _taker(node, key) if count_references(node, key) == 1 else None
+        # what it is put into must not be able to write into the edge, which others use
+        return consumer if taker is not None and site.effects.of(taker) == "fresh" else None
+
+    def _worth_it(self, edge: Key, index: Index, site: Site) -> bool:
+        if len(index) <= 2:
+            return True
+        fact = site.facts.of(edge)
+        return fact is not None and fact.nbytes <= self.max_bytes
+
+
+def _taker(node: Task, key: Key) -> Task | None:
+    """The call inside of a task that a reference is an argument of, perhaps in lists."""
+    taker: Task | None = None
+    here: Any = node
+    while isinstance(here, Task):
+        if type(here) is Task and here.func is not _identity_cast:
+            taker = here
+        here = next((child for child in children(here) if _refers(child, key)), None)
+    return taker
+
+
+def _refers(child: GraphNode | TaskRef, key: Key) -> bool:
+    return child.key == key if isinstance(child, TaskRef) else key in child.dependencies
+
+
+def _slices_by_block(graph: Graph) -> dict[Key, dict[Index, Key]]:
+    """By block, its slices along two or more axes; blocks of which one is part of another."""
+    found: dict[Key, dict[Index, Key]] = {}
+    for key, node in graph.nodes.items():
+        if type(node) is Task and id(node.func) in _IDS and (index := _index_of(node)) is not None:
+            found.setdefault(node.args[0].key, {}).setdefault(index, key)
+    return {
+        block: slices
+        for block, slices in found.items()
+        if len(slices) > 1 and len({index.count(_ALL) for index in slices}) > 1
+    }
+
+
+def _index_of(node: Task) -> Index | None:
+    if len(node.args) != 2 or node.kwargs or node.data_producer or type(node.args[0]) is not TaskRef:
+        return None
+    index = node.args[1]
+    if type(index) is not tuple or len(index) < 2 or not all(type(part) is slice for part in index):
+        return None
+    return tuple([(part.start, part.stop, None if part.step == 1 else part.step) for part in index])
+
+
+def _containing(index: Index) -> Iterator[Index]:
+    """What contains a slice, the smallest first: some axes cut alike, the others whole."""
+    cut = [axis for axis, part in enumerate(index) if part != _ALL]
+    for count in range(1, len(cut)):
+        for axes in combinations(cut, count):
+            yield tuple([_ALL if axis in axes else part for axis, part in enumerate(index)])
+
+
+def _cut(corner: Task, edge: Key, index: Index, whole: Index) -> Task:
+    parts = [slice(*part) if other != part else slice(None) for part, other in zip(index, whole)]
+    return operation(corner.func, (TaskRef(edge), tuple(parts)))
