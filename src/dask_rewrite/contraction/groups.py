@@ -11,7 +11,7 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.contraction.plan import Block, Sizes
-from dask_rewrite.contraction.terms import Term
+from dask_rewrite.contraction.terms import Term, with_loads
 from dask_rewrite.contraction.trees import Tree
 from dask_rewrite.facts import Fact, Facts
 from dask_rewrite.rules import Missed, Site
@@ -105,6 +105,22 @@ class Group:
                 if found is not None and dep not in first:
                     below.append(Block(found.nbytes, 0, last.get(point, private[point]), False))
         return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site), below)
+
+    def take_loads(self, site: Site, points: Mapping[Key, Task]) -> bool:
+        """Make the loads parts of the terms, if each is needed by one term and nobody else."""
+        nodes = site.graph.nodes
+        needed = {key for terms in self.terms for term in terms for key in term.body._dependencies}
+        loads = {key for key in needed if type(nodes.get(key)) is not DataNode}
+        root = self.trees[0].root
+        for key in loads:
+            if key not in points or not site.used_once(key) or not site.same_annotations(key, root):
+                return False
+            if any(type(nodes.get(source)) is not DataNode for source in points[key]._dependencies):
+                return False
+        if loads:
+            found = {key: points[key] for key in loads}
+            self.terms = [[with_loads(term, found) for term in terms] for terms in self.terms]
+        return True
 
     def _kept(self, site: Site) -> bool:
         """Somebody wants the results as they are, or one task gathers them."""

@@ -184,6 +184,22 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int, floor: int = 0) -> Pla
     return plan
 
 
+def plan_alone(sizes: Sizes, machine: Machine) -> Plan | Missed:
+    """Chains for sums that share nothing: each thread holds one partial sum instead of a tree of them.
+
+    Not where there may turn out to be more threads, which would have nothing to do: on a cluster, or where
+    nobody has said how many there are.
+    """
+    levels = math.ceil(math.log(sizes.terms, 4))
+    before = (machine.threads + 3 * levels) * sizes.accumulator
+    chains = math.ceil(machine.threads / sizes.sums)
+    peak = (chains * sizes.sums + machine.threads) * sizes.accumulator
+    fixed = machine.configured and machine.workers == 1
+    if not fixed or sizes.sums > machine.threads or sizes.terms < 4 * chains or peak >= before:
+        return Missed("no block is needed by two of these sums")
+    return Plan(chains, 1, 0, 1, False, peak, before)
+
+
 def _predicted(plan: Plan, sizes: Sizes, machine: Machine) -> Plan:
     running = sizes.sums * plan.chains
     lockstep = machine.workers == 1 and running >= 2 * machine.threads and plan.every == 1

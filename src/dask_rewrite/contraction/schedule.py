@@ -24,11 +24,15 @@ class Machine(NamedTuple):
         Separate processes that blocks travel between; one for schedulers in this process.
     memory : int
         Bytes, of all workers together; 0 if nobody knows.
+    configured : bool
+        The number of threads is what somebody asked for. If not, ``compute(num_workers=...)`` may still ask
+        for more, which cannot be seen from here.
     """
 
     threads: int
     workers: int
     memory: int
+    configured: bool = True
 
 
 def machine() -> Machine:
@@ -50,8 +54,8 @@ def machine() -> Machine:
     if scheduler in _SYNCHRONOUS:
         return Machine(1, 1, _physical_memory())
     pool = dask.config.get("pool", None)
-    threads = dask.config.get("num_workers", None) or getattr(pool, "_max_workers", None) or CPU_COUNT
-    return Machine(max(1, int(threads)), 1, _physical_memory())
+    threads = dask.config.get("num_workers", None) or getattr(pool, "_max_workers", None)
+    return Machine(max(1, int(threads or CPU_COUNT)), 1, _physical_memory(), bool(threads))
 
 
 def _client(scheduler: Any) -> Any:

@@ -145,6 +145,21 @@ def may_move(task: Task) -> bool:
     return type(task.func) is MethodType or not module.startswith("distributed.shuffle")
 
 
+def with_loads(term: Term, loads: Mapping[Key, Task]) -> Term:
+    """The term with its loads inside, each run once however often the term refers to it."""
+    inputs: dict[str, Any] = {}
+    names: dict[Key, Task | TaskRef] = {}
+    for key in sorted(term.body._dependencies, key=str):
+        name = f"x{len(inputs)}"
+        load = loads.get(key)
+        inputs[name] = TaskRef(key) if load is None else operation(load.func, load.args, load.kwargs)
+        names[key] = TaskRef(name)
+    held = operation(dict, (), inputs)
+    template = substituted(term.body, names)
+    body = operation(template.__call__, (held,))
+    return term._replace(body=body, views=(*term.views, *loads.keys() & term.body._dependencies))
+
+
 def substituted(node: Any, values: Mapping[Key, Task | TaskRef]) -> Any:
     """The expression with references to ``values`` replaced by these; as deep as one node is nested."""
     if type(node) is TaskRef:

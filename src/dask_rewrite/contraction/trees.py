@@ -86,12 +86,15 @@ class Tree:
         Partial sums, which go when the tree is rewritten.
     leaves : list of Key
         The terms.
+    alone : bool
+        No other sum needs the blocks of its terms.
     """
 
     root: Key
     reducer: Reducer
     inner: list[Key]
     leaves: list[Key]
+    alone: bool = False
 
 
 def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
@@ -107,11 +110,12 @@ def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
         term = _first_term(root, summing, site)
         if term is None or not makes_product(term):
             continue
-        if not _shares_blocks(term, site):
-            yield root, Missed("no block is needed by two of these sums")
-            continue
         tree = _whole(root, reducers, summing, site)
-        yield (root, tree) if isinstance(tree, Missed) else tree
+        if isinstance(tree, Missed):
+            yield root, tree
+        else:
+            tree.alone = not _shares_blocks(term, site)
+            yield tree
 
 
 def _first_term(root: Key, summing: dict[Key, Task], site: Site) -> Task | None:

@@ -12,7 +12,7 @@ from dask.typing import Key
 from dask_rewrite.config import Options
 from dask_rewrite.contraction.gates import gate_points, private_blocks, read_again
 from dask_rewrite.contraction.groups import Group, group_trees
-from dask_rewrite.contraction.plan import make_plan
+from dask_rewrite.contraction.plan import make_plan, plan_alone
 from dask_rewrite.contraction.rewrite import Rewrite, Work
 from dask_rewrite.contraction.schedule import Machine, machine
 from dask_rewrite.contraction.terms import Opener, Term
@@ -69,9 +69,11 @@ class Contract:
         limit = memory_limit(running)
         users = graph.users()
         stop = frozenset(tree.root for group in groups for tree in group.trees)
+        alone = sum(tree.alone for group in groups for tree in group.trees)
         work: list[Work] = []
         for group in groups:
-            found = self._planned(group, site, users, stop, running, limit)
+            mine = alone if group.trees[0].alone else 0
+            found = self._planned(group, site, users, stop, running, limit, mine)
             key = group.trees[0].root
             if isinstance(found, Missed):
                 remarks.missed(self.name, key, found.reason)
@@ -97,6 +99,7 @@ class Contract:
         stop: frozenset[Key],
         running: Machine,
         limit: int,
+        alone: int,
     ) -> Work | Missed:
         reason = group.check(site, self.reassociate)
         if reason is not None:
@@ -107,6 +110,13 @@ class Contract:
         sizes = group.sizes(site, private, points)
         if isinstance(sizes, Missed):
             return sizes
+        if alone:
+            chains = plan_alone(replace(sizes, sums=alone), running)
+            if isinstance(chains, Missed):
+                return chains
+            if chains.before < self.min_bytes or not group.take_loads(site, points):
+                return Missed("no block is needed by two of these sums")
+            return Work(group, chains, {}, private, {})
         plan = make_plan(sizes, running, limit, self.min_bytes)
         again: dict[Key, Task] = {}
         held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
