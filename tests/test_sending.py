@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 @pytest.fixture
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as found,
     ):
         yield found
