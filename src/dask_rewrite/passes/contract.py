@@ -42,7 +42,7 @@ class Contract:
     """
 
     name: ClassVar[str] = "contract"
-    min_bytes: int = 16_384
+    min_bytes: int = 262_144
     reassociate: bool = True
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
