@@ -18,6 +18,16 @@ from dask._task_spec import Tuple as TupleNode
 from dask.typing import Key
 from toolz import last, pipe
 
+from dask_rewrite.fact_memory import (
+    NOTHING,
+    call_signature,
+    fact_of_array,
+    intern,
+    recall,
+    remember,
+    signature,
+    tidy,
+)
 from dask_rewrite.knowledge import Known, known
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.opened import template_of
@@ -59,10 +69,8 @@ class Facts:
     """
 
     __slots__ = (
-        "_arrays",
         "_calls",
         "_functions",
-        "_interned",
         "_lookup",
         "_owners",
         "_templates",
@@ -70,17 +78,17 @@ class Facts:
     )
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
+        tidy()
         self._lookup = lookup
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
-        self._interned: dict[Fact, Fact] = {}  # equal facts are one object, so that calls are told apart fast
-        self._arrays: dict[Any, Fact] = {}
         self._functions: dict[int, tuple[Any, Known | None]] = {}
         self._calls: dict[Any, tuple[Any, Any]] = {}  # blocks of a layer have the same arguments
         self._templates: dict[Any, tuple[Task, Any]] = {}
 
     def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
+        tidy()
         self._lookup = lookup
         self._owners.append(owner)
         return self
@@ -149,19 +157,7 @@ class Facts:
     def _data(self, value: Any) -> Any:
         if type(value) is not np.ndarray:
             return value
-        form = value.shape, value.dtype
-        fact = self._arrays.get(form)
-        if fact is None:
-            fact = self._arrays[form] = self._intern(Fact.of_array(value))
-        return fact
-
-    def _intern(self, found: Any) -> Any:
-        kind = type(found)
-        if kind is Fact:
-            return self._interned.setdefault(found, found)
-        if kind is tuple or kind is list:
-            return kind(map(self._intern, found))
-        return {name: self._intern(value) for name, value in found.items()} if kind is dict else found
+        return fact_of_array(value)
 
     def _known(self, func: Any) -> Known | None:
         remembered = self._functions.get(id(func))
@@ -210,7 +206,7 @@ class Facts:
             return self._program(task, env)
         if func is last and (block := written_block(task)) is not None:
             fact = self._evaluate(block, env)
-            return self._intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
+            return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         args = []
         for arg in task.args:
             value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self._evaluate(arg, env)
@@ -224,12 +220,12 @@ class Facts:
                 return UNKNOWN
             return self._transferred(task, args, kwargs)
         try:
-            memo = (id(func), id(kwargs), *map(_signature, args))
+            memo = (id(func), *map(signature, args), *map(signature, kwargs.items()))
         except TypeError:  # an argument that cannot be compared
             return self._transferred(task, args, kwargs)
         remembered = self._calls.get(memo)
         if remembered is None:  # keeps alive what the memo names by identity
-            remembered = self._calls[memo] = ((func, kwargs), self._transferred(task, args, kwargs))
+            remembered = self._calls[memo] = (func, self._transferred(task, args, kwargs))
         return remembered[1]
 
     def _transferred(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -237,10 +233,11 @@ class Facts:
         if transfer is None or transfer.fact is None:
             return UNKNOWN
         try:
-            found = transfer.fact(*args, **kwargs)
-        except Exception:  # what would fail or is unusual: nothing is known
-            return UNKNOWN
-        return UNKNOWN if found is None else self._intern(found)
+            call = call_signature(task.func, args, kwargs)
+        except TypeError:  # an argument that cannot be compared
+            return _found(transfer.fact, args, kwargs)
+        found = recall(call)
+        return remember(call, _found(transfer.fact, args, kwargs)) if found is NOTHING else found
 
     def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
         found = template_of(task)
@@ -249,7 +246,7 @@ class Facts:
         template, inputs = found
         inner = {name: self._evaluate(value, env) for name, value in inputs.items()}
         try:
-            memo = (id(template), *map(_signature, inner.values()))
+            memo = (id(template), *map(signature, inner.values()))
         except TypeError:  # an input that cannot be hashed
             return self._evaluate(template, inner)
         remembered = self._templates.get(memo)
@@ -277,24 +274,12 @@ def _nowhere(key: Key) -> None:
     """Nothing is in the graph any more."""
 
 
-#: Values that are equal only if they are the same, among values of one type.
-_BY_VALUE = frozenset([int, bool, str, bytes, type(None), _Unknown, type(Ellipsis)])
-
-
-def _signature(value: Any) -> Any:
-    """Something hashable that is equal for equal values only: 1 is not True, and 0.0 is not -0.0."""
-    kind = type(value)
-    if kind is Fact:
-        return id(value)  # interned
-    if kind in _BY_VALUE:
-        return kind, value
-    if kind is float:
-        return kind, value.hex()
-    if kind is tuple or kind is list:
-        return kind, *map(_signature, value)
-    if kind is slice:
-        return kind, *map(_signature, (value.start, value.stop, value.step))
-    raise TypeError(f"{kind} is not compared")
+def _found(fact: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        found = fact(*args, **kwargs)
+    except Exception:  # what would fail or is unusual: nothing is known
+        return UNKNOWN
+    return UNKNOWN if found is None else intern(found)
 
 
 __all__ = ["UNKNOWN", "Fact", "Facts"]
