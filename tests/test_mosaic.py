@@ -208,6 +208,20 @@ def test_pieces_that_do_not_continue_each_other_stay_apart() -> None:
     assert len(both.pieces) == 2
 
 
+def test_a_column_beside_itself_is_two_pieces() -> None:
+    """No slice of the row shows it twice."""
+    column = cut(whole("x", (4,)), (slice(None), None))
+    assert column is not None
+    twice = joined([column, column], axis=1)
+    assert twice is not None
+    assert len(twice.pieces) == 2
+    point = cut(whole("x", (4,)), (2, None))
+    assert point is not None
+    thrice = joined([point] * 3, axis=0)
+    assert thrice is not None
+    assert len(thrice.pieces) == 3
+
+
 def test_many_pieces_are_found_fast() -> None:
     """Looking at a part of a mosaic of many pieces does not look at all of them."""
     many = joined([whole(("x", i), (2, 5)) for i in range(1000)], axis=0)

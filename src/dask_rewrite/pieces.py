@@ -87,6 +87,8 @@ def merged(pieces: Iterable[Piece], ndim: int) -> list[Piece]:
         for piece in pieces:
             at, shape, source, axes = piece
             line = (source, axes, at[:axis], at[after:], shape[:axis], shape[after:])
+            if axes and all(along != axis for _, _, along in axes):
+                line = (*line, at[axis])  # the same elements again, which no slice can show
             lines.setdefault(line, []).append(piece)
         if len(lines) == len(pieces):
             continue

@@ -378,6 +378,32 @@ def test_writers_of_slices() -> None:
     assert_same_as_stock(a, b, x)
 
 
+def careful(block: np.ndarray) -> np.ndarray:
+    """Writes into what it is given, if that is allowed."""
+    if not block.flags.writeable:
+        block = block.copy()
+    block += 1
+    return block
+
+
+def test_what_cannot_be_written_into_stays_so() -> None:
+    """Dask makes constants of one element; functions may ask whether they can write."""
+    stacked = da.stack([da.ones(4, chunks=4), da.zeros(4, chunks=4)], axis=1)
+    both = da.concatenate([stacked, stacked]).map_blocks(careful, dtype="f8", meta=np.empty((0, 0)))
+    assert_same_as_stock(both)
+
+    x = da.zeros(6, chunks=6)[1:]
+    assert_same_as_stock(x.map_blocks(lambda b: b * 0 + b.flags.writeable, dtype="f8", meta=np.empty(0)))
+
+
+def test_the_same_column_twice_is_not_a_slice() -> None:
+    x = distinct((5,), 5)
+    stacked = da.stack([x, x], axis=1)
+    assert_same_as_stock(stacked.ravel())
+    assert_same_as_stock(stacked.rechunk((5, 2)), stacked.T.rechunk((2, 3)))
+    assert_same_as_stock(stacked.map_overlap(lambda b: b * 2, depth=1, boundary="none", dtype="f8"))
+
+
 def test_an_output_inside() -> None:
     x = distinct((8, 8), (2, 8)) + 0
     y = x.rechunk((8, 2))

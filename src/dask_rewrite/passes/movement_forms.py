@@ -59,6 +59,7 @@ class Forms:
         self.unequal: set[Key] = set()  # annotated otherwise than what they use
         self._kept: set[Key] = set()  # stages that stay, since going around them costs more
         self._memory: dict[Key, Memory | None] = {}
+        self._constant: dict[Key, bool] = {}
         self._users: Mapping[Key, int] | None = None
 
     def learn(self) -> None:
@@ -152,6 +153,24 @@ class Forms:
             here = task.args[0].key  # type: ignore[union-attr]
         for here in reversed(path):
             known[here] = self._lies(here)
+        return known[key]
+
+    def shows_constant(self, key: Key) -> bool:
+        """A view of a constant block: dask makes these of one element, and they cannot be written into."""
+        known = self._constant
+        path = []
+        here = key
+        while here not in known:
+            path.append(here)
+            task: Any = self.graph.nodes.get(here)
+            if here not in self.forms:
+                fact = self.site.facts.of(here)
+                known[here] = type(task) is Task and fact is not None and fact.fill is not None
+            elif not self._is_view(task) or self._copies(here, task):
+                known[here] = False
+            else:
+                here = task.args[0].key
+        known.update(dict.fromkeys(path, known[here]))
         return known[key]
 
     def _is_view(self, task: Any) -> bool:

@@ -23,6 +23,7 @@ from dask_rewrite.passes.movement_read import JOINS, Block
 from dask_rewrite.program import operation
 
 _IN_MEMORY = "the block would lie differently in memory"
+_READ_ONLY = "somebody may write into the block, and it may be one that cannot be written into"
 
 
 class Writer:
@@ -75,6 +76,8 @@ class Writer:
     def _body(self, key: Key, form: Block) -> GraphNode | str | None:
         mosaic, dtype = form
         pieces = mosaic.pieces
+        if self.forms.shows_constant(key) and not self.site.read_only(key):
+            return _READ_ONLY
         if len(pieces) == 1 and type(pieces[0].source) is Fill and is_exact(pieces[0].source.value):
             return filled(mosaic.shape, pieces[0].source.value, dtype)
         memory = self.forms.memory(key)
