@@ -18,7 +18,7 @@ from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
-_SAMPLE = 64
+_SAMPLE = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class FuseSmall:
         if not producers:
             return graph
         site = Site(graph)
-        smallness: dict[Key, bool] = {}
+        sizes: dict[Key, bool] = {}
         step = max(1, len(producers) // _SAMPLE)
-        if not any(self._small(key, site, smallness) for key in producers[::step]):
+        if not any(self._small(key, site, sizes) for key in producers[::step]):
             return graph
         candidates = set(producers)
         absorbs: dict[int, bool] = {}  # by function
@@ -71,7 +71,7 @@ class FuseSmall:
             below = [
                 dep
                 for dep in node._dependencies
-                if dep in candidates and self._small(dep, site, smallness) and _belong(key, dep, site)
+                if dep in candidates and self._small(dep, site, sizes) and _belong(key, dep, site)
             ]
             if below:
                 references = _references(node)
@@ -91,18 +91,19 @@ class FuseSmall:
             and not node._data_producer
         ]
 
-    def _small(self, key: Key, site: Site, known_already: dict[Key, bool]) -> bool:
-        found = known_already.get(key)
-        if found is None:
-            node = site.node(key)
-            found = node is not None and self._is_small(key, site)
-            found = found and all(self._is_small(dep, site) for dep in node.dependencies)  # type: ignore[union-attr]
-            known_already[key] = found
-        return found
+    def _small(self, key: Key, site: Site, sizes: dict[Key, bool]) -> bool:
+        node = site.graph.nodes[key]
+        return self._is_small(key, site, sizes) and all(
+            self._is_small(dep, site, sizes) for dep in node.dependencies
+        )
 
-    def _is_small(self, key: Key, site: Site) -> bool:
-        fact = site.facts.of(key)
-        return fact is not None and fact.nbytes <= self.max_bytes
+    def _is_small(self, key: Key, site: Site, sizes: dict[Key, bool]) -> bool:
+        found = sizes.get(key)
+        if found is None:
+            fact = site.facts.of(key)
+            found = fact is not None and fact.nbytes <= self.max_bytes
+            sizes[key] = found
+        return found
 
     def _fused(self, graph: Graph, links: Mapping[Key, list[Key]], remarks: Remarks) -> Graph:
         """Absorb bottom up: each task is used once, so that the links are trees."""
