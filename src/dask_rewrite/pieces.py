@@ -86,7 +86,7 @@ def merged(pieces: Iterable[Piece], ndim: int) -> list[Piece]:
         after = axis + 1
         for piece in pieces:
             at, shape, source, axes = piece
-            line = (source, axes, at[:axis], at[after:], shape[:axis], shape[after:])
+            line: tuple[Any, ...] = (source, axes, at[:axis], at[after:], shape[:axis], shape[after:])
             if axes and all(along != axis for _, _, along in axes):
                 line = (*line, at[axis])  # the same elements again, which no slice can show
             lines.setdefault(line, []).append(piece)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
@@ -157,19 +157,25 @@ class Forms:
 
     def shows_constant(self, key: Key) -> bool:
         """A view of a constant block: dask makes these of one element, and they cannot be written into."""
-        known = self._constant
+        known, facts = self._constant, self.site.facts
         path = []
-        here = key
+        here: Any = key
         while here not in known:
             path.append(here)
             task: Any = self.graph.nodes.get(here)
             if here not in self.forms:
-                fact = self.site.facts.of(here)
-                known[here] = type(task) is Task and fact is not None and fact.fill is not None
-            elif not self._is_view(task) or self._copies(here, task):
-                known[here] = False
-            else:
-                here = task.args[0].key
+                fact = None if type(task) is DataNode else facts.of(here)
+                known[here] = fact is not None and fact.fill is not None
+                break
+            shown = task
+            if not self._copies(here, task):
+                while type(shown) is Task and (id(shown.func) in GETITEMS or shown.func is np.transpose):
+                    shown = shown.args[0]
+            if type(shown) is TaskRef:
+                here = shown.key
+                continue
+            fact = facts.of_node(shown) if shown is not task and type(shown) is Task else None
+            known[here] = fact is not None and fact.fill is not None
         known.update(dict.fromkeys(path, known[here]))
         return known[key]
 
@@ -180,7 +186,7 @@ class Forms:
 
     def _copies(self, key: Key, task: Any) -> bool:
         """Dask's own slice copies what is at most half of its source."""
-        if task.func is not chunk.getitem:
+        if task.func is not chunk.getitem or type(task.args[0]) is not TaskRef:
             return False
         source = self.reader.leaf(task.args[0].key)
         return source is not None and prod(source[0].shape) >= 2 * prod(self.forms[key][0].shape)
