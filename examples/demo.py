@@ -5,7 +5,8 @@
 
 It makes an HDF5 file and a Zarr store in a temporary folder, starts a cluster of two worker
 processes for each side, and computes every case on both. A case that does not end is stopped after
-a few seconds and shown as "hangs". Everything is removed at the end, whatever happens.
+a few seconds and shown as "> 10 s": some of these hang, others are slow. Everything is removed at
+the end, whatever happens.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Side:
                 line = self.lines.get(timeout=limit)
         except queue.Empty:
             self.stop()
-            return {"failure": f"hangs (> {limit:.0f} s)"}
+            return {"failure": f"> {limit:.0f} s"}
         if not line:
             self.stop()
             return {"failure": "dies"}
