@@ -593,3 +593,15 @@ def test_deep() -> None:
     for i in range(1, 20_000):
         nodes[i] = Task(i, np.add, TaskRef(i - 1), 1)
     assert Facts(nodes.get).of(19_999) == Fact((3,), np.dtype("f4"))
+
+
+def test_lazy_fill_values_are_not_computed() -> None:
+    x = da.from_array(np.array(100)).map_blocks(_must_not_run, dtype=int)
+    nodes = {"a": Task("a", np.full, (3, 3), x), "b": Task("b", np.full, (3, 3), [1, 2, 3])}
+    facts = Facts(nodes.get)
+    assert facts.of("a") is None
+    assert facts.of("b") is None
+
+
+def _must_not_run(block: np.ndarray) -> np.ndarray:
+    raise AssertionError

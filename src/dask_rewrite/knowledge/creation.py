@@ -23,10 +23,15 @@ def _filled(value: Any, shape: Any, dtype: Any = float, order: str = "C") -> Any
     return Fact(flat(shape), made, None if value is None else element(value, made))
 
 
+_ATOMS = (int, float, complex, bool, str, bytes)
+
+
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> Any:
     fact = block(fill_value)
     if fact is not None and (fact.shape or fact.fill is None):
         return None
+    if type(fill_value) not in _ATOMS and not isinstance(fill_value, np.generic):
+        return None  # what is an array of some kind, or lazy, must not be looked at
     given = np.array(fill_value)
     made = given.dtype if dtype is None else np.dtype(dtype)
     if given.ndim or not plain(made) or not made.itemsize:
