@@ -201,3 +201,24 @@ def test_inputs_that_are_fused_keep_the_strictest_of_harmless_annotations() -> N
     assert 5 in set(found["retries"].values())
     fused = len(checked(z)) <= 4
     assert fused or 1 in set(found["retries"].values())
+
+
+def test_callables_are_not_asked_about_the_source_of_an_array() -> None:
+    """Its key is a string, of which such a callable makes no number."""
+    import dask
+    import dask.array as da
+    import numpy as np
+
+    from dask_rewrite.pipeline import rewrite_tasks
+
+    class Lazy:
+        shape, ndim, dtype = (4, 4), 2, np.dtype("f8")
+
+        def __getitem__(self, where: object) -> object:
+            return np.ones((4, 4))[where]  # type: ignore[index]
+
+    with dask.annotate(priority=lambda key: key[1] * 10):
+        x = da.from_array(Lazy(), chunks=2)
+    graph = rewrite_tasks(x.dask, [(x.name, i, j) for i in range(2) for j in range(2)])
+    assert graph is not None
+    assert {type(found["priority"]) for found in graph.annotations.values()} == {int}

@@ -17,7 +17,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from dask._task_spec import Alias, TaskRef
+from dask._task_spec import Alias, DataNode, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
@@ -190,6 +190,8 @@ class Lowering:
         queue.clear()
 
     def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
+        if isinstance(self.nodes.get(new), DataNode):  # callables expect the keys of blocks
+            annotations = {name: value for name, value in annotations.items() if not callable(value)}
         if found := evaluate(annotations, original):
             self.annotations[new] = found
 
