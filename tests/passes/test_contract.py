@@ -386,6 +386,7 @@ def test_a_sum_of_another_dtype_than_its_terms() -> None:
         assert y.compute().dtype == "f8"
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_nan_and_infinity_stay_where_they_are() -> None:
     values = np.arange(16.0 * 48).reshape(16, 48)
     values[3, 17], values[8, 5], values[8, 40], values[12, 2] = np.nan, np.inf, -np.inf, np.inf

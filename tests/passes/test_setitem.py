@@ -333,6 +333,7 @@ class Duck:
     shape = property(lambda self: self.values.shape)
     dtype = property(lambda self: self.values.dtype)
     ndim = property(lambda self: self.values.ndim)
+    size = property(lambda self: self.values.size)
 
     def copy(self) -> Duck:
         return Duck(self.values.copy())

@@ -501,7 +501,8 @@ def test_indexes_are_compared_by_what_is_in_them() -> None:
     ]
     identity = Identity(lambda key: key)
     tokens = [identity.of(index) for index in indexes]
-    assert len(set(tokens)) == len(tokens)
+    texts = 0 if indexes[6].dtype != object else 1  # older versions of pandas hold text as objects
+    assert len(set(tokens)) == len(tokens) - texts
     assert [identity.of(index.copy()) for index in indexes] == tokens
     for strange in (
         pd.MultiIndex.from_product([[1, 2], [3]]),
