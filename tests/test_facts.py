@@ -605,3 +605,20 @@ def test_lazy_fill_values_are_not_computed() -> None:
 
 def _must_not_run(block: np.ndarray) -> np.ndarray:
     raise AssertionError
+
+
+def test_what_is_remembered_can_be_forgotten_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are told apart by identity, so that whoever does that must keep them alive."""
+    from dask_rewrite import fact_memory
+
+    monkeypatch.setattr(fact_memory, "MOST", 0)
+    nodes: dict[Any, Any] = {}
+    for i in range(1, 60):
+        nodes["x", i] = DataNode(("x", i), np.zeros((i, 2)))
+        inner = Task(None, np.negative, TaskRef(("x", i)))
+        nodes["y", i] = Task(("y", i), np.add, inner, TaskRef(("x", i)))
+    facts = Facts(nodes.get)
+    for i in range(1, 60):
+        fact_memory.tidy()
+        assert facts.of(("y", i)) == Fact((i, 2), np.dtype(float))
+        assert Facts(nodes.get).of(("y", i)) == Fact((i, 2), np.dtype(float))

@@ -21,11 +21,13 @@ _arrays: dict[Any, Fact] = {}
 #: Values that are equal only if they are the same, among values of one type.
 _BY_VALUE = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type])
 
-_MISSING = object()
+#: Stands for a call that was not seen.
+NOTHING = object()
+_NEVER = (NOTHING, None)
 
 
 def tidy() -> None:
-    """Forget everything if it has become much; for a moment at which nobody compares facts."""
+    """Forget everything if it has become much; whoever names a fact by identity must hold on to it."""
     if len(_results) > MOST or len(_interned) > MOST or len(_arrays) > MOST:
         _results.clear()
         _interned.clear()
@@ -101,14 +103,10 @@ def _function(func: Any) -> Any:
 
 def recall(call: Any) -> Any:
     """What a call gave before; `NOTHING` if it was not seen."""
-    return _results.get(call, _MISSING)
+    return _results.get(call, _NEVER)[0]
 
 
-def remember(call: Any, found: Any) -> Any:
-    """Keep and return what a call gave."""
-    _results[call] = found
+def remember(call: Any, found: Any, args: Any) -> Any:
+    """Keep and return what a call gave; the arguments are kept too, since they are named by identity."""
+    _results[call] = (found, args)
     return found
-
-
-#: Stands for a call that was not seen.
-NOTHING = _MISSING

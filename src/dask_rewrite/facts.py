@@ -83,8 +83,8 @@ class Facts:
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
         self._functions: dict[int, tuple[Any, Known | None]] = {}
-        self._calls: dict[Any, tuple[Any, Any]] = {}  # blocks of a layer have the same arguments
-        self._templates: dict[Any, tuple[Task, Any]] = {}
+        self._calls: dict[Any, tuple[Any, ...]] = {}  # blocks of a layer have the same arguments
+        self._templates: dict[Any, tuple[Any, ...]] = {}
 
     def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
@@ -225,8 +225,9 @@ class Facts:
             return self._transferred(task, args, kwargs)
         remembered = self._calls.get(memo)
         if remembered is None:  # keeps alive what the memo names by identity
-            remembered = self._calls[memo] = (func, self._transferred(task, args, kwargs))
-        return remembered[1]
+            found = self._transferred(task, args, kwargs)
+            remembered = self._calls[memo] = (found, func, args, kwargs)
+        return remembered[0]
 
     def _transferred(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> Any:
         transfer = self._known(task.func)
@@ -237,7 +238,11 @@ class Facts:
         except TypeError:  # an argument that cannot be compared
             return _found(transfer.fact, args, kwargs)
         found = recall(call)
-        return remember(call, _found(transfer.fact, args, kwargs)) if found is NOTHING else found
+        return (
+            found
+            if found is not NOTHING
+            else remember(call, _found(transfer.fact, args, kwargs), (args, kwargs))
+        )
 
     def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
         found = template_of(task)
@@ -251,8 +256,8 @@ class Facts:
             return self._evaluate(template, inner)
         remembered = self._templates.get(memo)
         if remembered is None:
-            remembered = self._templates[memo] = (template, self._evaluate(template, inner))
-        return remembered[1]
+            remembered = self._templates[memo] = (self._evaluate(template, inner), template, inner)
+        return remembered[0]
 
     def _program(self, task: Task, env: Mapping[Any, Any]) -> Any:
         held, *steps = task.args
