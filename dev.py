@@ -132,6 +132,8 @@ MAIN = Environment(".venv", ".ci/tested.txt")
 OLDEST = Environment(".venvs/oldest", ".ci/oldest.txt", "3.11")
 PYTHON313 = Environment(".venvs/python3.13", ".ci/tested.txt", "3.13")
 MINIMAL = Environment(".venvs/minimal", ".ci/tested.txt")
+# Apart from the others, so that nothing that tests need hides what the demonstration needs.
+DEMO = Environment(".venvs/demo", ".ci/tested.txt")
 
 # ------------------------------------------------------------------------ jobs
 
@@ -143,7 +145,7 @@ Command = list[str]
 
 
 def demo(rest: list[str]) -> list[Command]:
-    python = str(MAIN.ensure("demo"))
+    python = str(DEMO.ensure("demo"))
     return [[python, "examples/demo.py", *rest]]
 
 
@@ -184,7 +186,7 @@ def docs(rest: list[str]) -> list[Command]:
 
 
 def examples(rest: list[str]) -> list[Command]:
-    python = str(MAIN.ensure("test"))
+    python = str(DEMO.ensure("demo"))
     scripts = sorted((ROOT / "examples").glob("*.py"))
     return [[python, str(script.relative_to(ROOT)), *rest] for script in scripts]
 

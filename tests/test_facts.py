@@ -622,3 +622,31 @@ def test_what_is_remembered_can_be_forgotten_at_any_time(monkeypatch: pytest.Mon
         fact_memory.tidy()
         assert facts.of(("y", i)) == Fact((i, 2), np.dtype(float))
         assert Facts(nodes.get).of(("y", i)) == Fact((i, 2), np.dtype(float))
+
+
+def test_calls_are_remembered_by_what_they_are_called_with() -> None:
+    from dask_rewrite.fact_memory import number_of, signature
+
+    zero, minus = np.array([0.0]), np.array([-0.0])
+    assert signature(zero) == signature(zero.copy()) != signature(minus)
+    assert signature(np.array([1], "u1")) != signature(np.array([1], "i1"))
+    assert signature(np.float64(1)) != signature(np.float32(1))
+    assert signature(slice(1)) != signature(slice(True))
+    assert signature((slice(1),)) != signature((slice(True),)) != signature((slice(1.0),))
+    assert signature(np.add) != signature(np.subtract)
+    assert number_of(functools.partial(np.sum, axis=0)) == number_of(functools.partial(np.sum, axis=0))
+    assert number_of(functools.partial(np.sum, axis=0)) != number_of(functools.partial(np.sum, axis=False))
+    for value in (np.zeros(1000), lambda: None, np.array([None])):
+        with pytest.raises(TypeError):
+            signature(value)
+
+
+def test_equal_facts_have_one_number() -> None:
+    from dask_rewrite.fact_memory import intern
+
+    one, other = intern(Fact((9, 8, 7), np.dtype("f8"))), intern(Fact((9, 8, 7), np.dtype("f8")))
+    assert one is other
+    assert one.number
+    assert Fact((9, 8, 7), np.dtype("f8")) == one
+    assert intern(Fact((9, 8, 7), np.dtype("f4"))).number != one.number
+    assert "number" not in repr(one)

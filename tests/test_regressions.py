@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import yaml
 from dask import delayed
+from dask._task_spec import convert_legacy_graph
+from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
@@ -27,6 +29,19 @@ def test_names_that_look_marked_stay_apart() -> None:
     with dask_rewrite.enable():
         result = da.concatenate([first, second]).rechunk(3)[::-1].compute(scheduler="sync")
     assert_same(result, np.concatenate([np.arange(8), np.arange(8) * 10])[::-1])
+
+
+def test_what_delayed_work_makes_of_an_array_is_marked_with_its_blocks() -> None:
+    x = da.arange(4, chunks=2) + 1
+    y = da.from_delayed(delayed(np.negative)(x), (4,), x.dtype)
+    keys = list(flatten(y.__dask_keys__()))
+    raw = convert_legacy_graph(dict(y.dask))
+    with dask.config.set({"rewrite.disable": ["fuse-small", "fuse-chains"]}):
+        graph = rewrite_tasks(y.dask, keys)
+    assert graph is not None
+    assert any(isinstance(key, str) and key.startswith("finalize") for key in graph.nodes)
+    for key in graph.nodes.keys() & raw.keys() - set(keys):
+        assert graph.nodes[key].dependencies == raw[key].dependencies, key
 
 
 def test_cyclic_garbage_of_the_program_is_still_collected() -> None:

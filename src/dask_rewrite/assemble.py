@@ -7,49 +7,17 @@ per set of annotation names. Dependencies between layers never form a cycle.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from dask._task_spec import GraphNode, Task, TaskRef
-from dask.base import clone_key
-from dask.graph_manipulation import chunks
+from dask._task_spec import GraphNode
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
-from toolz import identity
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, consumers_of
 from dask_rewrite.names import fingerprint, layer_name
-from dask_rewrite.nodes import renamed
-from dask_rewrite.program import operation
-
-
-class TaskLayer(MaterializedLayer):
-    """A layer of task nodes that can be cloned and bound; dask's own knows tuples only.
-
-    Pickled it becomes dask's own layer.
-    """
-
-    def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
-        """The layer under new keys; tasks without dependencies among ``keys`` wait for ``bind_to``."""
-        made: dict[Key, Any] = {}
-        bound = False
-        for key, node in self.mapping.items():
-            if key not in keys:
-                made[key] = node
-                continue
-            key = clone_key(key, seed)
-            subs = {dep: clone_key(dep, seed) for dep in node.dependencies if dep in keys}
-            if subs or bind_to is None:
-                made[key] = renamed(node.substitute(subs), key)
-            else:
-                inner = node if isinstance(node, Task) else operation(identity, (node,))
-                made[key] = Task(key, chunks.bind, inner, TaskRef(bind_to), _data_producer=node.data_producer)
-                bound = True
-        return TaskLayer(made, annotations=self.annotations), bound
-
-    def __reduce__(self) -> Any:
-        return MaterializedLayer, (dict(self.mapping), self.annotations)
+from dask_rewrite.task_layer import TaskLayer
 
 
 def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = None) -> HighLevelGraph:
@@ -82,14 +50,10 @@ def _layers(
     """Layers and their dependencies, from the place of each task."""
     if place is None and not collections:  # straight to a scheduler: one layer is enough
         return {"rewrite-tasks-0": MaterializedLayer(graph.nodes)}, {"rewrite-tasks-0": set()}
-    grouped: dict[Any, dict[Key, Any]] = {name: {} for name in collections or {}}
-    for key, node in graph.nodes.items():
-        grouped.setdefault(place[key] if place else None, {})[key] = node
-    if not grouped:
-        grouped[None] = {}
+    grouped = _grouped(graph, owner, place, collections or ())
     kind = MaterializedLayer if collections is None else TaskLayer
     # Layers of one name from two rewrites would overwrite each other where the graphs are merged.
-    token = fingerprint(map(str, graph.nodes)) if collections else "tasks"
+    token = _token(graph, collections) if collections else "tasks"
     names = {
         group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)
     }
@@ -103,7 +67,32 @@ def _layers(
         layers[names[group]] = kind(nodes, annotations=_layer_annotations(graph, nodes))
     if len(layers) == 1:
         return layers, {name: set() for name in layers}
+    if None in grouped:  # nothing in there needs a collection's block
+        grouped[None] = {}
     return layers, _dependencies(grouped, names, where)
+
+
+def _grouped(
+    graph: Graph, owner: Mapping[Key, str], place: Mapping[Key, Any] | None, collections: Iterable[str]
+) -> dict[Any, dict[Key, Any]]:
+    """The tasks of each place; without places, those of each collection and the rest."""
+    grouped: dict[Any, dict[Key, Any]] = {name: {} for name in collections}
+    if place is not None:
+        for key, node in graph.nodes.items():
+            grouped.setdefault(place[key], {})[key] = node
+        return grouped or {None: {}}
+    rest = dict(graph.nodes)
+    for key, name in owner.items():
+        grouped[name][key] = rest.pop(key)
+    if rest or not grouped:
+        grouped[None] = rest
+    return grouped
+
+
+def _token(graph: Graph, collections: Iterable[str]) -> str:
+    """What the names of layers differ in; the raw graph and what was asked of it decide what is in them."""
+    keys: Iterable[Key] = () if graph.token else graph.nodes
+    return fingerprint([graph.token, len(graph.nodes), *collections, *map(str, keys)])
 
 
 def _is_cyclic(dependencies: Mapping[str, Iterable[str]]) -> bool:
@@ -153,41 +142,58 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
     """The layer of each task, as a hashable: a collection's name, or (stage, what it carries, what it needs).
 
     A task's stage is one more than that of a dependency in another group, so edges between layers
-    only ever lead to a later stage.
+    only ever lead to a later stage. None where nothing but the collection of a task matters.
     """
     annotated = graph.annotations
     if not owner and not annotated:
         return None
     kinds = {key: tuple(sorted(graph.annotations[key])) for key in annotated}
-    reused = owner and any(not owner.keys().isdisjoint(node.dependencies) for node in graph.nodes.values())
+    owned = frozenset(owner)
+    reused = owner and any(not owned.isdisjoint(node.dependencies) for node in graph.nodes.values())
     if not annotated and not reused:
-        return {key: owner.get(key) for key in graph.nodes}
-    place: dict[Key, Any] = {}
-    stage: dict[Key, int] = {}
-    needs: dict[Key, frozenset[str]] = {}
-    none: frozenset[str] = frozenset()
+        return None
     nodes = graph.nodes
-    for key in topological(nodes):
-        kind = kinds.get(key, ())
-        deps = [d for d in nodes[key].dependencies if d in nodes]
-        below = none.union(*[needs[d] | {owner[d]} if d in owner else needs[d] for d in deps])
-        stage[key] = max((stage[d] + (kinds.get(d, ()) != kind) for d in deps), default=0)
-        needs[key] = below
-        place[key] = owner.get(key) or (stage[key], kind, tuple(sorted(below)))
+    needs = _needed_names(nodes, owner) if reused else {}
+    nothing: tuple[str, ...] = ()
+    place: dict[Key, Any] = {}
+    if not annotated:
+        place = {key: owner.get(key) or (0, nothing, needs.get(key, nothing)) for key in nodes}
+    else:
+        stage: dict[Key, int] = {}
+        for key in topological(nodes):
+            kind = kinds.get(key, ())
+            deps = [d for d in nodes[key].dependencies if d in nodes]
+            stage[key] = max((stage[d] + (kinds.get(d, ()) != kind) for d in deps), default=0)
+            place[key] = owner.get(key) or (stage[key], kind, needs.get(key, nothing))
     if reused:  # a task between two blocks of one collection belongs to that collection
         _draw_in(nodes, owner, needs, place)
     return place
 
 
+def _needed_names(nodes: Mapping[Key, GraphNode], owner: Mapping[Key, str]) -> dict[Key, tuple[str, ...]]:
+    """The collections whose blocks a task needs, directly or not; tasks that need none are left out."""
+    consumers = consumers_of(nodes)
+    found: dict[Key, set[str]] = {}
+    for key, name in owner.items():
+        stack = [key]
+        while stack:  # each task is met once for each collection
+            for user in consumers.get(stack.pop(), ()):
+                names = found.setdefault(user, set())
+                if name not in names:
+                    names.add(name)
+                    stack.append(user)
+    return {key: tuple(sorted(names)) for key, names in found.items()}
+
+
 def _draw_in(
     nodes: Mapping[Key, GraphNode], owner: dict[Key, str], needs: Mapping[Key, Any], place: dict[Key, Any]
 ) -> None:
-    stack = [(key, name) for key, name in owner.items() if name in needs[key]]
+    stack = [(key, name) for key, name in owner.items() if name in needs.get(key, ())]
     seen: set[Key] = set()
     while stack:
         key, name = stack.pop()
         for dep in nodes[key].dependencies:
-            if dep in nodes and dep not in owner and name in needs[dep] and dep not in seen:
+            if dep in nodes and dep not in owner and name in needs.get(dep, ()) and dep not in seen:
                 seen.add(dep)
                 place[dep] = name
                 stack.append((dep, name))

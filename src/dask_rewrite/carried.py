@@ -176,4 +176,6 @@ def _common_cores(one: Any, other: Any, scales: Scales, often: bool) -> bool:
             return False
         found = (*carried.objects.values(), *carried.templates.values())
         cores.append({id(core) for each in found for core in scales.weigh(each).cores})
+        if not cores[0]:
+            return False
     return not cores[0].isdisjoint(cores[1])

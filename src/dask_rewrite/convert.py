@@ -40,6 +40,7 @@ from dask_rewrite.kinds import (
     REF,
     TUPLE,
 )
+from dask_rewrite.nesting import check_depth
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task, renamed
 
 
@@ -154,7 +155,7 @@ class Converter:
     def _resolve_task(self, task: Task, depth: int, key: Key) -> Task:
         func = task.func
         if func is _execute_subgraph and type(task.args[0]) is dict:
-            if any(type(v) is Task and _nests_graph(v) for v in task.args[0].values()) and too_deep(task):
+            if any(map(_nests_graph, task.args[0].values())) and not check_depth(task, DEPTH_LIMIT + 1):
                 raise TooDeep
         args, deps, changed = self._arguments(task.args, depth)
         kwargs = task.kwargs
@@ -233,7 +234,7 @@ class Converter:
             if kind == ATOM:
                 return value
         if kind <= CONTAINER:
-            if is_namedtuple_instance(value):
+            if kind == TUPLE and is_namedtuple_instance(value):
                 return _wrap_namedtuple_task(key, value, partial(self._nested_value, depth=depth + 1))
             if depth > DEPTH_LIMIT:
                 raise TooDeep
@@ -255,19 +256,24 @@ class Converter:
         find = self._find
         for value in values:
             kind = LEGACY_KINDS[type(value)]
-            if kind == TUPLE and value and not callable(value[0]):
+            if kind == RAW:
+                if not (task and isinstance(value, dict)):
+                    parts.append(value)
+                    continue
+                part: Any = self._resolve_container(Dict(value), depth)
+            elif kind == ATOM or (kind == TUPLE and value and not callable(value[0])):
                 try:
-                    part: Any = find(value)
+                    part = find(value)
                 except TypeError:  # not hashable
                     part = None
                 if part is not None:  # a key, as most tuples are
                     parts.append(part)
                     deps.append(part.key)
                     continue
-            if task and isinstance(value, dict):
-                part = self._resolve_container(Dict(value), depth)
-            elif kind == RAW:
-                part = value
+                if kind == ATOM:
+                    parts.append(value)
+                    continue
+                part = self._legacy(None, value, depth + 1)
             else:
                 part = self._legacy(None, value, depth + 1)
             parts.append(part)
@@ -289,27 +295,10 @@ class Converter:
         return Alias(new.key) if isinstance(new, TaskRef) else new
 
 
-def too_deep(node: GraphNode, limit: int = DEPTH_LIMIT) -> bool:
-    """Whether tasks nest deeper than the limit, counting graphs inside ``_execute_subgraph``."""
-    stack: list[tuple[Any, int]] = [(node, 0)]
-    while stack:
-        here, depth = stack.pop()
-        if depth > limit:
-            return True
-        for arg in _inner(here):
-            if isinstance(arg, Task):
-                stack.append((arg, depth + 1))
-    return False
-
-
-def _inner(task: Task) -> Iterable[Any]:
-    if task.func is _execute_subgraph and type(task.args[0]) is dict:
-        return task.args[0].values()
-    return (*task.args, *task.kwargs.values()) if task.kwargs else task.args
-
-
-def _nests_graph(task: Task) -> bool:
+def _nests_graph(task: Any) -> bool:
     """Whether a task inside a graph is or directly holds another graph: each such level costs a call."""
-    if task.func is _execute_subgraph:
-        return True
-    return any(type(arg) is Task and arg.func is _execute_subgraph for arg in task.args)
+    if type(task) is not Task:
+        return False
+    return task.func is _execute_subgraph or any(
+        type(arg) is Task and arg.func is _execute_subgraph for arg in task.args
+    )

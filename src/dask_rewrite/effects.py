@@ -43,8 +43,12 @@ class Effects:
 
     def pure(self, node: GraphNode) -> bool:
         """Only functions known to be pure are called, however deep in the task."""
+        return self.both(node)[1]
+
+    def both(self, node: GraphNode) -> tuple[Effect, bool]:
+        """The effect, and whether the task is pure."""
         effect, pure = self._look(node)
-        return pure and effect != "unknown"
+        return effect, pure and effect != "unknown"
 
     def _look(self, node: Any) -> tuple[Effect, bool]:
         if not isinstance(node, GraphNode) or type(node) is DataNode:

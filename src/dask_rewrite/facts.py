@@ -8,41 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import MethodType
+from functools import partial
+from types import MethodType, NoneType
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, NestedContainer, Task, TaskRef
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _identity_cast,
+)
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
 from dask.typing import Key
 from toolz import last, pipe
 
+from dask_rewrite.fact_calls import UNKNOWN, Function, Keywords, function_of, keywords_of, transferred
 from dask_rewrite.fact_memory import (
     NOTHING,
-    call_signature,
+    RESULTS,
     fact_of_array,
     intern,
-    recall,
-    remember,
+    name_here,
     signature,
     tidy,
 )
-from dask_rewrite.knowledge import Known, known
 from dask_rewrite.knowledge.fact import Fact
+from dask_rewrite.knowledge.loading import FILES, source_of
 from dask_rewrite.opened import template_of
 from dask_rewrite.writes import written_block
 
-
-class _Unknown:
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-#: Stands for a value of which nothing is known.
-UNKNOWN = _Unknown()
+#: Types of most arguments that are neither nodes nor references.
+_DATA = frozenset([tuple, int, slice, str, NoneType, bool, float, dict, list])
 
 
 class Facts:
@@ -68,23 +71,17 @@ class Facts:
     True
     """
 
-    __slots__ = (
-        "_calls",
-        "_functions",
-        "_lookup",
-        "_owners",
-        "_templates",
-        "_values",
-    )
+    __slots__ = ("_functions", "_here", "_keywords", "_lookup", "_owners", "_sources", "_values")
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
         tidy()
         self._lookup = lookup
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
-        self._functions: dict[int, tuple[Any, Known | None]] = {}
-        self._calls: dict[Any, tuple[Any, ...]] = {}  # blocks of a layer have the same arguments
-        self._templates: dict[Any, tuple[Any, ...]] = {}
+        self._functions: dict[int, Function] = {}
+        self._keywords: dict[int, Keywords] = {}
+        self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
+        self._sources: dict[int, tuple[Any, Any]] = {}
 
     def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
@@ -101,7 +98,9 @@ class Facts:
 
     def of(self, key: Key) -> Fact | None:
         """The fact of a block, None if nothing is known."""
-        value = self._value_of(key)
+        value = self._values.get(key)
+        if value is None:
+            value = self._value_of(key)
         return value if type(value) is Fact else None
 
     def of_node(self, node: GraphNode) -> Fact | None:
@@ -120,85 +119,135 @@ class Facts:
         values = self._values
         if key in values:
             return values[key]
+        lookup, known, functions = self._lookup, values.keys(), self._functions
         stack = [key]
         opened: set[Key] = set()
         while stack:
-            here = stack[-1]
-            if here in values:
-                stack.pop()
+            here = stack.pop()
+            if here in known:
                 continue
-            node = self._lookup(here)
-            if node is None or not self._may_be_known(node):
+            node = lookup(here)
+            is_task = type(node) is Task
+            if is_task:
+                func = node.func  # type: ignore[union-attr]
+                if not (functions.get(id(func)) or function_of(func, functions)).is_known:
+                    node = None  # not worth looking below
+            if node is None:
                 values[here] = UNKNOWN
-                stack.pop()
                 continue
-            missing = [dep for dep in node.dependencies if dep not in values]
-            if missing and here not in opened:
+            deps = node._dependencies
+            if deps and not known >= deps:
+                if here in opened:  # a cycle, which is the verifier's business
+                    values[here] = UNKNOWN
+                    continue
                 opened.add(here)
-                stack.extend(missing)
+                stack.append(here)
+                stack.extend([dep for dep in deps if dep not in known])
                 continue
-            # what is missing now waits for this task: a cycle, which is the verifier's business
-            values[here] = UNKNOWN if missing else self._top(node)
-            stack.pop()
+            values[here] = self._call(node, values) if is_task else self._top(node)  # type: ignore[arg-type]
         return values[key]
-
-    def _may_be_known(self, node: GraphNode) -> bool:
-        """Whether it is worth looking below: the outermost function is one that we know."""
-        if type(node) is not Task:
-            return True
-        func = node.func
-        return type(func) is MethodType or func is pipe or self._known(func) is not None
 
     def _top(self, node: GraphNode) -> Any:
         if type(node) is DataNode:
-            return self._data(node.value)
+            value = node.value
+            return fact_of_array(value) if type(value) is np.ndarray else self._literal(value)
         return self._evaluate(node, self._values)
 
-    def _data(self, value: Any) -> Any:
-        if type(value) is not np.ndarray:
+    def _literal(self, value: Any) -> Any:
+        """The value of data, with what stands for a file of blocks in the place of the file."""
+        if type(value).__name__ not in FILES:
             return value
-        return fact_of_array(value)
-
-    def _known(self, func: Any) -> Known | None:
-        remembered = self._functions.get(id(func))
-        if remembered is None:
-            remembered = self._functions[id(func)] = (func, known(func))
-        return remembered[1]
+        found = self._sources.get(id(value))
+        if found is None:
+            found = self._sources[id(value)] = (value, source_of(value))
+        return found[1]
 
     def _evaluate(self, node: Any, env: Mapping[Any, Any]) -> Any:
         """The abstract value of an expression: a fact, a literal, a list of these, or UNKNOWN."""
-        if isinstance(node, TaskRef):
-            return env.get(node.key, UNKNOWN)
-        if not isinstance(node, GraphNode):
-            return node
         kind = type(node)
+        if kind in _DATA:
+            return node
+        if kind is TaskRef:
+            return env.get(node.key, UNKNOWN)
         if kind is Task:
-            return self._call(node, env)  # type: ignore[arg-type]
+            return self._call(node, env)
+        if kind is List:
+            return self._list(node.args, env)
+        if not isinstance(node, GraphNode):
+            return env.get(node.key, UNKNOWN) if isinstance(node, TaskRef) else self._literal(node)
         if kind is DataNode:
-            return node.value  # type: ignore[attr-defined]
+            return self._literal(node.value)  # type: ignore[attr-defined]
         if kind is Alias:
             return env.get(node.target, UNKNOWN)  # type: ignore[attr-defined]
-        if isinstance(node, NestedContainer):
-            return self._container(node, env)
-        return UNKNOWN
+        return self._container(node, env) if isinstance(node, NestedContainer) else UNKNOWN
+
+    def _list(self, args: Iterable[Any], env: Mapping[Any, Any]) -> Any:
+        values = []
+        for arg in args:
+            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self._evaluate(arg, env)
+            if value is UNKNOWN:
+                return UNKNOWN
+            values.append(value)
+        return values
 
     def _container(self, node: NestedContainer, env: Mapping[Any, Any]) -> Any:
+        values = self._list(node.args, env)
+        if values is UNKNOWN:
+            return UNKNOWN
         kind = type(node)
         if kind is Dict:
-            items = [self._evaluate(arg, env) for arg in node.args]
-            if any(item is UNKNOWN for item in items):
-                return UNKNOWN
-            return dict(zip(items[::2], items[1::2]))
-        values = [self._evaluate(arg, env) for arg in node.args]
-        if any(value is UNKNOWN for value in values):
-            return UNKNOWN
-        if kind is List:
-            return values
+            return dict(zip(values[::2], values[1::2]))
         if kind is TupleNode:
             return tuple(values)
         return set(values) if kind is SetNode else UNKNOWN
 
     def _call(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        func = task.func
+        function = self._functions.get(id(func)) or function_of(func, self._functions)
+        if function.is_special and (found := self._special(task, env)) is not NOTHING:
+            return found
+        args = []
+        call: list[Any] = [function.number]
+        is_compared = function.number is not None
+        for arg in task.args:
+            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self._evaluate(arg, env)
+            if value is UNKNOWN:
+                return UNKNOWN
+            args.append(value)
+            if type(value) is Fact and value.number:
+                call.append(value.number)
+            elif is_compared:
+                try:
+                    call.append(signature(value))
+                except TypeError:  # an argument that cannot be compared
+                    is_compared = False
+        kwargs = task.kwargs
+        if kwargs:
+            given = self._keywords.get(id(kwargs)) or keywords_of(kwargs, self._keywords)
+            if given.has_blocks:
+                kwargs = {name: self._evaluate(arg, env) for name, arg in kwargs.items()}
+                if any(value is UNKNOWN for value in kwargs.values()):
+                    return UNKNOWN
+            call.append(given.signature)
+            is_compared = is_compared and given.signature is not None
+        if is_compared:
+            form = tuple(call)
+            found = RESULTS.get(form, NOTHING)
+            if found is NOTHING:
+                found = RESULTS[form] = transferred(func, args, kwargs)
+            return found
+        mine = (id(func), *map(name_here, args), None, *map(name_here, kwargs.items()))
+        return self._remembered(mine, partial(transferred, func, args, kwargs))
+
+    def _remembered(self, name: Any, find: partial[Any]) -> Any:
+        """What was found under a name that holds in this graph only, or is found now."""
+        known_already = self._here.get(name)
+        if known_already is None:  # keeps alive what is named by identity
+            known_already = self._here[name] = (find(), find)
+        return known_already[0]
+
+    def _special(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        """The value of what is more than a call of its function; `NOTHING` where it is not."""
         func = task.func
         if type(func) is MethodType:
             return self._template(task, env)
@@ -207,42 +256,9 @@ class Facts:
         if func is last and (block := written_block(task)) is not None:
             fact = self._evaluate(block, env)
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
-        args = []
-        for arg in task.args:
-            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self._evaluate(arg, env)
-            if value is UNKNOWN:
-                return UNKNOWN
-            args.append(value)
-        kwargs = task.kwargs
-        if kwargs and any(isinstance(arg, (GraphNode, TaskRef)) for arg in kwargs.values()):
-            kwargs = {name: self._evaluate(arg, env) for name, arg in kwargs.items()}
-            if any(value is UNKNOWN for value in kwargs.values()):
-                return UNKNOWN
-            return self._transferred(task, args, kwargs)
-        try:
-            memo = (id(func), *map(signature, args), *map(signature, kwargs.items()))
-        except TypeError:  # an argument that cannot be compared
-            return self._transferred(task, args, kwargs)
-        remembered = self._calls.get(memo)
-        if remembered is None:  # keeps alive what the memo names by identity
-            found = self._transferred(task, args, kwargs)
-            remembered = self._calls[memo] = (found, func, args, kwargs)
-        return remembered[0]
-
-    def _transferred(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        transfer = self._known(task.func)
-        if transfer is None or transfer.fact is None:
-            return UNKNOWN
-        try:
-            call = call_signature(task.func, args, kwargs)
-        except TypeError:  # an argument that cannot be compared
-            return _found(transfer.fact, args, kwargs)
-        found = recall(call)
-        return (
-            found
-            if found is not NOTHING
-            else remember(call, _found(transfer.fact, args, kwargs), (args, kwargs))
-        )
+        if func is _identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
+            return self._list(task.args, env)
+        return NOTHING
 
     def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
         found = template_of(task)
@@ -250,22 +266,24 @@ class Facts:
             return UNKNOWN
         template, inputs = found
         inner = {name: self._evaluate(value, env) for name, value in inputs.items()}
-        try:
-            memo = (id(template), *map(signature, inner.values()))
-        except TypeError:  # an input that cannot be hashed
-            return self._evaluate(template, inner)
-        remembered = self._templates.get(memo)
-        if remembered is None:
-            remembered = self._templates[memo] = (self._evaluate(template, inner), template, inner)
-        return remembered[0]
+        memo = (id(template), *map(name_here, inner.values()))
+        known_already = self._here.get(memo)
+        if known_already is None:
+            known_already = self._here[memo] = (self._evaluate(template, inner), template, inner)
+        return known_already[0]
 
     def _program(self, task: Task, env: Mapping[Any, Any]) -> Any:
         held, *steps = task.args
         if type(held) is not Task or held.func is not dict or held.args:
             return UNKNOWN
-        state: Any = {name: self._evaluate(value, env) for name, value in held.kwargs.items()}
-        for step in steps:
-            body = step.__self__ if type(step) is MethodType else None
+        state = {name: self._evaluate(value, env) for name, value in held.kwargs.items()}
+        bodies = [step.__self__ if type(step) is MethodType else None for step in steps]
+        return self._remembered(
+            (*map(id, bodies), pipe, *map(name_here, state.values())), partial(self._run, bodies, state)
+        )
+
+    def _run(self, bodies: list[Any], state: Any) -> Any:
+        for body in bodies:
             if type(body) is not Task or type(state) is not dict:
                 return UNKNOWN
             if body.func is dict and not body.args:
@@ -277,14 +295,6 @@ class Facts:
 
 def _nowhere(key: Key) -> None:
     """Nothing is in the graph any more."""
-
-
-def _found(fact: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    try:
-        found = fact(*args, **kwargs)
-    except Exception:  # what would fail or is unusual: nothing is known
-        return UNKNOWN
-    return UNKNOWN if found is None else intern(found)
 
 
 __all__ = ["UNKNOWN", "Fact", "Facts"]

@@ -35,12 +35,13 @@ def index_parts(value: Any) -> tuple[Any, ...] | None:
         return None
     if kind.__name__ == "RangeIndex":
         return (kind.__name__, name, value.start, value.stop, value.step)
-    described = (kind.__name__, name, str(value.dtype), str(getattr(value, "freq", None)))
-    if isinstance(value.dtype, np.dtype) and not value.dtype.hasobject:
-        return (*described, value.values)
-    if str(value.dtype) in ("str", "object") and len(value) <= MAX_ITEMS:
+    dtype = value.dtype
+    described = (kind.__name__, name, str(getattr(value, "freq", None)))
+    if isinstance(dtype, np.dtype) and not dtype.hasobject:
+        return (*described, value.values)  # which has its dtype
+    if str(dtype) in ("str", "object") and len(value) <= MAX_ITEMS:
         items = tuple(value)
-        return (*described, type(value.array), items) if set(map(type, items)) <= {str} else None
+        return (*described, str(dtype), type(value.array), items) if set(map(type, items)) <= {str} else None
     return None
 
 

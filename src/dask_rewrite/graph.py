@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dask_rewrite.facts import Facts
 
 Nodes = dict[Key, GraphNode]
+Consumers = Mapping[Key, Sequence[Key]]
 
 _dependencies = attrgetter("_dependencies")
 
@@ -68,6 +69,8 @@ class Graph:
         What was found out about blocks; rewrites do not change values, so that it is handed on.
     bounds_memory : bool
         It was rewritten so that it needs less memory than the layers that it was made from.
+    token : str
+        Stands for the raw graph and what was asked of it; empty if unknown.
 
     Examples
     --------
@@ -89,10 +92,16 @@ class Graph:
     reachable: bool = False
     facts: Facts | None = None
     bounds_memory: bool = False
+    token: str = ""
+    _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def users(self) -> Counter[Key]:
-        """How many tasks use each key; keys that nobody uses are absent."""
-        return Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
+        """How many tasks use each key; keys that nobody uses are absent. It belongs to the caller."""
+        if self._users is None or self._users[0] != len(self.nodes):
+            # Passes that change nothing hand the same graph on: it is counted once.
+            counted = Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
+            self._users = (len(self.nodes), counted)
+        return self._users[1].copy()
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""
@@ -104,6 +113,25 @@ class Graph:
     def metrics(self) -> Metrics:
         """Size and shape, as :func:`metrics_of` measures them."""
         return metrics_of(self.nodes, self.outputs)
+
+
+def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:
+    """The tasks that use each key.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> consumers_of({"y": Task("y", abs, TaskRef("x"))})
+    {'x': ['y']}
+    """
+    consumers: dict[Key, list[Key]] = {}
+    for key, node in nodes.items():
+        for dep in node._dependencies:
+            if dep in consumers:
+                consumers[dep].append(key)
+            else:
+                consumers[dep] = [key]
+    return consumers
 
 
 def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> Metrics:
@@ -128,19 +156,23 @@ def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
     {'a': 1, 'b': 2}
     """
     depth: dict[Key, int] = {}
+    depth_of, done = depth.__getitem__, depth.keys()
     opened: set[Key] = set()  # a cycle ends here instead of looping for ever
-    for start in nodes:
+    for start in reversed(list(nodes)):  # graphs are written consumers first
         stack = [start]
         while stack:
-            key = stack[-1]
+            key = stack.pop()
             if key in depth:
-                stack.pop()
                 continue
-            deps = nodes[key].dependencies
-            if key not in opened:
+            deps = nodes[key]._dependencies
+            if done >= deps:
+                depth[key] = 1 + max(map(depth_of, deps), default=0)
+                continue
+            missing = [dep for dep in deps if dep not in depth and dep in nodes]
+            if missing and key not in opened:
                 opened.add(key)
-                stack.extend(d for d in deps if d in nodes and d not in opened)
-                continue
-            depth[key] = 1 + max((depth[d] for d in deps if d in depth), default=0)
-            stack.pop()
+                stack.append(key)
+                stack.extend(missing)
+            else:
+                depth[key] = 1 + max([depth[dep] for dep in deps if dep in depth], default=0)
     return depth

@@ -7,10 +7,12 @@ itself, 0.0 is not -0.0, and 1 is not True. What is too large or too strange to 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from types import MethodType
+from itertools import chain, repeat
+from operator import attrgetter
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,24 @@ from dask_rewrite.frozen import adapted, index_parts
 
 _ATOMS = frozenset([int, str, bytes, bool, type(None)])
 _NODES = frozenset([DataNode, Alias, List, Tuple, Set, Dict])
+_LISTS = frozenset([List, Tuple, Set, Dict])
+_PARTS_OF_INDEX = _ATOMS | {slice}
+_BY_IDENTITY = frozenset([FunctionType, BuiltinFunctionType, np.ufunc, type])
+_COMPOSED = _LISTS | {Task, TaskRef}
 _CONTAINERS = frozenset([tuple, list])
 
 #: Longer containers, and those nested deeper, are told apart by identity.
 MAX_ITEMS = 256
 MAX_DEPTH = 8
 #: Arrays of more bytes are compared by hashes of their bytes.
-SMALL = 256
+SMALL = 1024
+#: Fewer nodes are looked at one by one.
+FEW = 6
+
+_get_args = attrgetter("args")
+_get_func = attrgetter("func")
+_get_key = attrgetter("key")
+_get_kwargs = attrgetter("kwargs")
 
 
 class Identity:
@@ -36,15 +49,15 @@ class Identity:
 
     Parameters
     ----------
-    number_of : callable
-        What stands in a token for the key of another task.
+    numbers : mapping
+        What stands in a token for the key of another task; keys that are not in it stand for themselves.
     budget : int
         Bytes of arrays that may be read; beyond it each array equals only itself.
 
     Examples
     --------
     >>> import operator
-    >>> identity = Identity(lambda key: key)
+    >>> identity = Identity({})
     >>> one = Task("a", operator.add, TaskRef("x"), float("nan"))
     >>> identity.of(one) == identity.of(Task("b", operator.add, TaskRef("x"), float("nan")))
     True
@@ -54,8 +67,8 @@ class Identity:
 
     __slots__ = ("_bodies", "_budget", "_digests", "_functions", "_keyword_dicts", "_number_of", "_seen")
 
-    def __init__(self, number_of: Callable[[Key], Hashable], budget: int = 2**25) -> None:
-        self._number_of = number_of
+    def __init__(self, numbers: Mapping[Key, Hashable], budget: int = 2**25) -> None:
+        self._number_of: Callable[[Key, Key], Hashable] = numbers.get
         self._budget = budget
         self._bodies: dict[int, int] = {}  # templates by identity
         self._seen: dict[Hashable, int] = {}  # numbers of templates, by their tokens
@@ -72,14 +85,94 @@ class Identity:
                 return (self._function(node.func), args, self._keywords(node))
             return (self._function(node.func), args)
         if kind is TaskRef:
-            return (TaskRef, self._number_of(node.key))
+            return (TaskRef, self._number_of(node.key, node.key))
         if kind in _NODES:
             if kind is DataNode:
                 return self._constant(node.value, 0)
             if kind is Alias:
-                return (TaskRef, self._number_of(node.target))
+                return (TaskRef, self._number_of(node.target, node.target))
             return (kind, tuple([self.of(arg) for arg in node.args]))
         return self._constant(node, 0)
+
+    def many(self, nodes: Sequence[Any]) -> list[Hashable]:
+        """The tokens of many nodes, column by column: blocks of a layer have the same form.
+
+        Examples
+        --------
+        >>> import operator
+        >>> tasks = [Task(None, operator.add, TaskRef("x"), i) for i in range(10)]
+        >>> identity = Identity({})
+        >>> identity.many(tasks) == [identity.of(task) for task in tasks]
+        True
+        """
+        if len(nodes) < FEW:
+            return [self.of(node) for node in nodes]
+        kinds = set(map(type, nodes))
+        if len(kinds) == 1:
+            (kind,) = kinds
+            if kind is TaskRef:
+                keys = list(map(_get_key, nodes))
+                return list(zip(repeat(TaskRef), map(self._number_of, keys, keys)))
+            if kind is Task:
+                calls = map(id, map(_get_func, nodes)), map(len, map(_get_args, nodes))
+                return self._in_groups(nodes, list(zip(*calls)), self._tasks)
+            if kind in _LISTS:
+                return self._in_groups(nodes, list(map(len, map(_get_args, nodes))), self._lists)
+            if kind in _ATOMS:
+                return list(zip(repeat(kind), nodes))
+            if kind is tuple and set(map(type, chain.from_iterable(nodes))) == {int}:
+                return [((int,) * len(node), node) for node in nodes]
+        elif not kinds.isdisjoint(_COMPOSED):
+            return self._in_groups(nodes, list(map(type, nodes)), self.many)
+        at = list(map(id, nodes))
+        known = {place: self.of(node) for place, node in dict(zip(at, nodes)).items()}
+        return list(map(known.__getitem__, at))
+
+    def _in_groups(
+        self,
+        nodes: Sequence[Any],
+        forms: list[Hashable],
+        tokens: Callable[[Sequence[Any]], list[Hashable]],
+    ) -> list[Hashable]:
+        """The tokens of nodes, those of one form at a time."""
+        if len(set(forms)) == 1:
+            return tokens(nodes)
+        groups: dict[Hashable, list[int]] = {}
+        for i, each in enumerate(forms):
+            groups.setdefault(each, []).append(i)
+        found: list[Hashable] = [None] * len(nodes)
+        for places in groups.values():
+            if len(places) < FEW:
+                for i in places:
+                    found[i] = self.of(nodes[i])
+            else:
+                for i, token in zip(places, tokens([nodes[i] for i in places])):
+                    found[i] = token
+        return found
+
+    def _tasks(self, tasks: Sequence[Task]) -> list[Hashable]:
+        """The tokens of tasks that call one function with so many arguments."""
+        held = list(map(_get_kwargs, tasks))
+        shared = len(set(map(id, held))) == 1
+        names: list[Hashable] = [tuple(each) for each in held] if not shared and any(held) else []
+        if len(set(names)) > 1:
+            return self._in_groups(tasks, names, self._tasks)
+        function = repeat(self._function(tasks[0].func))
+        args = self._columns(list(map(_get_args, tasks)))
+        if not tasks[0].kwargs:
+            return list(zip(function, args))
+        if shared:
+            return list(zip(function, args, repeat(self._keywords(tasks[0]))))
+        named = [zip(repeat(name), self.many([each[name] for each in held])) for name in sorted(held[0])]
+        return list(zip(function, args, zip(*named)))
+
+    def _lists(self, nodes: Sequence[Any]) -> list[Hashable]:
+        return list(zip(repeat(type(nodes[0])), self._columns(list(map(_get_args, nodes)))))
+
+    def _columns(self, rows: list[Sequence[Any]]) -> list[Hashable]:
+        if not rows[0]:
+            return [()] * len(rows)
+        return list(zip(*map(self.many, zip(*rows))))
 
     def _keywords(self, task: Task) -> Hashable:
         """Blocks of a layer often share the dict itself."""
@@ -129,6 +222,13 @@ class Identity:
             kinds = tuple(map(type, value))
             if _ATOMS.issuperset(kinds):
                 return (kinds, value)
+            if _PARTS_OF_INDEX.issuperset(kinds):
+                ends = tuple([(v.start, v.stop, v.step) if type(v) is slice else (v,) for v in value])
+                inner = tuple(map(type, chain.from_iterable(ends)))
+                if _ATOMS.issuperset(inner):
+                    return (kinds, inner, ends)
+        if kind in _BY_IDENTITY:
+            return id(value)
         if kind is float:
             return (kind, struct.pack("d", value))
         if kind is complex:
@@ -171,7 +271,7 @@ class Identity:
         return found[1]
 
 
-def _name(key: Key) -> Hashable:
+def _name(key: Key, default: Key) -> Hashable:
     return key
 
 

@@ -135,6 +135,7 @@ class Lowering:
             held=self.held,
             external={*refs.external, *self.held},
             reachable=not self.twice,
+            token=refs.token,
         )
 
     def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:

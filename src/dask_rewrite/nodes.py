@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, overload
 
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 from toolz import identity
+
+from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW, REF
 
 Deps: TypeAlias = frozenset[Key]
 
@@ -126,28 +128,64 @@ def count_references(node: GraphNode, key: Key) -> int:
     return count
 
 
-def with_references(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNode:
-    """The same node, with other references in place of some of its own.
+def nameless(task: Task) -> Task:
+    """The same task without a key, to stand inside another."""
+    return make_task(None, task.func, task.args, task.kwargs, task._dependencies)
+
+
+@overload
+def with_values(node: Task, values: Mapping[Key, GraphNode | TaskRef]) -> Task: ...
+
+
+@overload
+def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> GraphNode: ...
+
+
+def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> GraphNode:
+    """The same node, with nodes or other references in place of some of its references; nodes are shallow.
 
     Examples
     --------
     >>> import operator
-    >>> with_references(Task("y", operator.add, TaskRef("a"), TaskRef("b")), {"b": TaskRef("a")}).args
+    >>> task = Task("y", operator.add, TaskRef("a"), TaskRef("b"))
+    >>> with_values(task, {"b": TaskRef("a")}).args
     (TaskRef('a'), TaskRef('a'))
+    >>> sorted(with_values(task, {"b": Task("b", abs, TaskRef("c"))}).dependencies)
+    ['a', 'c']
     """
-    if renamed.keys().isdisjoint(node._dependencies):
+    old = node.dependencies
+    if values.keys().isdisjoint(old):
         return node
-    if not (type(node) is Task or isinstance(node, NestedContainer)):
-        return node.substitute({key: ref.key for key, ref in renamed.items() if key in node._dependencies})
-    args = tuple([_referring(arg, renamed) for arg in node.args])
-    deps = frozenset([renamed[dep].key if dep in renamed else dep for dep in node._dependencies])
+    if type(node) is not Task and not isinstance(node, NestedContainer):
+        subs = {key: values[key] for key in old if key in values}
+        return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
+    args = tuple(_filled(node.args, values))
+    if len(old) == 1:  # as most nested nodes have
+        (key,) = old
+        deps = _depends(values[key])
+    else:
+        deps = old.difference(values).union(*[_depends(values[key]) for key in old if key in values])
     if isinstance(node, NestedContainer):
         return make_container(node, args, deps)
-    kwargs = {k: _referring(v, renamed) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+    kwargs = node.kwargs
+    if kwargs:
+        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values)))
     return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
 
 
-def _referring(arg: Any, renamed: Mapping[Key, TaskRef]) -> Any:
-    if type(arg) is TaskRef:
-        return renamed.get(arg.key, arg)
-    return with_references(arg, renamed) if isinstance(arg, GraphNode) else arg
+def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef]) -> list[Any]:
+    filled: list[Any] = []
+    for arg in args:
+        kind = KINDS[type(arg)]
+        if kind in (REF, ALIAS):  # an alias in an argument is worth what it names
+            found = values.get(arg.key if kind == REF else arg.target)
+            if found is not None:
+                arg = nameless(found) if type(found) is Task else found
+        elif kind not in (RAW, FUTURE):
+            arg = with_values(arg, values)
+        filled.append(arg)
+    return filled
+
+
+def _depends(value: GraphNode | TaskRef) -> Deps:
+    return frozenset((value.key,)) if isinstance(value, TaskRef) else value.dependencies

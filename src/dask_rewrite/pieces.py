@@ -61,6 +61,12 @@ def moved(piece: Piece, axis: int, by: int) -> Piece:
     return Piece(at, shape, source, axes)
 
 
+def placed(piece: Piece, at: Shape) -> Piece:
+    """The piece that is all of a block, with that block's corner somewhere else in the result."""
+    axes = tuple([(o - s * at[a], s, a) if a >= 0 and at[a] else (o, s, a) for o, s, a in piece.axes])
+    return Piece(at, piece.shape, piece.source, axes)
+
+
 def seen_axes(part: Piece, outer: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Where a part's elements lie in its source, by the coordinates of what shows it."""
     axes = []

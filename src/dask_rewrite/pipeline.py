@@ -124,12 +124,12 @@ def rewrite_tasks(
         lowering took longer than ``rewrite.lower-seconds``, or failed.
     """
     options = Options.current()
+    selection = select(options)
     if max_tasks is not None:
         unlimited = {"lower_limit": 2**62, "lower_seconds": float("inf")}
         options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
-    selection = select(options)
     remarks = Remarks(options.bisect_limit)
     started = perf_counter()
     with _collector_paused():

@@ -120,36 +120,45 @@ def shape_of(node: Any, named: Callable[[Any], Hashable]) -> Hashable:
     named : callable
         What stands for a key in the result.
     """
-    return _shape(node, named, False)
+    parts: list[Any] = []
+    _shape(node, named, False, parts)
+    return tuple(parts)
 
 
-def _shape(node: Any, named: Callable[[Any], Hashable], by_items: bool) -> Hashable:
+def _shape(node: Any, named: Callable[[Any], Hashable], by_items: bool, parts: list[Any]) -> None:
+    """Write down a node in one row: each kind is followed by how much belongs to it."""
     kind = type(node)
-    if kind is TaskRef:
-        return named(node.key)
-    if isinstance(node, Task):
-        func = node.func
-        by_items = by_items or (type(func) is FunctionType and _describes_blocks(func))
-        args = tuple([_shape(arg, named, by_items) for arg in node.args])
-        if not node.kwargs:
-            return (kind, id(func), args)
-        kwargs = tuple([(k, _shape(v, named, by_items)) for k, v in node.kwargs.items()])
-        return (kind, id(func), args, kwargs)
     if kind in _BY_VALUE:
-        return (kind, node)
-    if kind is float:
-        return (float, node.hex())
-    if kind is tuple or (by_items and kind is list):
-        return (kind, tuple([_shape(item, named, by_items) for item in node]))
-    if kind is slice:
-        return (slice, *[_shape(end, named, False) for end in (node.start, node.stop, node.step)])
-    if kind is Alias:
-        return (kind, named(node.target))
-    if by_items and kind is dict:
-        return (kind, tuple([(_shape(k, named, True), _shape(v, named, True)) for k, v in node.items()]))
-    if by_items and kind is set:
-        return (kind, frozenset([_shape(item, named, True) for item in node]))
-    return id(node)
+        parts += (kind, node)
+    elif kind is TaskRef:
+        parts += (kind, named(node.key))
+    elif isinstance(node, Task):
+        func, args, kwargs = node.func, node.args, node.kwargs
+        by_items = by_items or (type(func) is FunctionType and _describes_blocks(func))
+        parts += (kind, id(func), len(args), *kwargs)
+        for arg in args:
+            _shape(arg, named, by_items, parts)
+        for arg in kwargs.values():
+            _shape(arg, named, by_items, parts)
+    elif kind is tuple or (by_items and kind in (list, dict)):
+        parts += (kind, len(node))
+        for item in node:
+            _shape(item, named, by_items, parts)
+        if kind is dict:
+            for item in node.values():
+                _shape(item, named, by_items, parts)
+    elif kind is float:
+        parts += (kind, node.hex())
+    elif kind is slice:
+        parts.append(kind)
+        for end in (node.start, node.stop, node.step):
+            _shape(end, named, False, parts)
+    elif kind is Alias:
+        parts += (kind, named(node.target))
+    elif by_items and kind is set:
+        parts += (kind, frozenset([shape_of(item, named) for item in node]))
+    else:
+        parts += (id, id(node))
 
 
 def _describes_blocks(func: FunctionType) -> bool:

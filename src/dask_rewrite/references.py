@@ -115,6 +115,8 @@ class References:
         for name in reversed(order):
             layer = self.hlg.layers[name]
             below = any(dep in touched for dep in self.hlg.dependencies.get(name, ()))
+            mixed = self._with_blocks(name, layer)
+            below = below or bool(mixed)
             if name in self.plans or below or name not in self.flat:
                 touched.add(name)
             if name in self.plans:
@@ -122,6 +124,15 @@ class References:
             elif below and isinstance(name, str) and name in self.flat and name not in self.output_keys:
                 if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
                     self.names[name] = mark(name, self.token)
+            self.names.update((key, mark(key, self.token)) for key in mixed if key not in self.output_keys)
+
+    def _with_blocks(self, name: str, layer: Layer) -> list[str]:
+        """The text keys of a layer of delayed work that holds the blocks of a collection too."""
+        if name not in self.flat or not isinstance(layer, MaterializedLayer) or len(layer) == 1:
+            return []
+        if not any(type(key) is tuple for key in layer.mapping):
+            return []
+        return [key for key, node in layer.mapping.items() if type(key) is str and type(node) is Task]
 
     def _partial(self, wanted: Sequence[Key]) -> list[str]:
         """The wanted keys of layers of which only a part is wanted."""
@@ -178,13 +189,15 @@ class References:
         if ref is not None:
             return ref
         flat, refs = self.flat, self.refs
+        value = flat.get(key, _MISSING)
+        if type(value) is Task:
+            return self._flat_ref(key, value)
         path: dict[Key, None] = {}  # an ordered set: chains of aliases can be long
         while True:
-            value = flat.get(key, _MISSING)
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target = None if type(value) is Task else self._alias_target(key, value)
+            target = self._alias_target(key, value)
             if target is None or target in path:
                 ref = self._flat_ref(key, value)
                 break
@@ -193,6 +206,7 @@ class References:
             if (known := refs.get(key)) is not None:
                 ref = known
                 break
+            value = flat.get(key, _MISSING)
         for alias in path:
             refs[alias] = ref
         return ref

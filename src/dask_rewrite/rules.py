@@ -7,7 +7,7 @@ candidates, counting, bisecting and remarks are done here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -17,7 +17,7 @@ from dask.typing import Key
 
 from dask_rewrite.effects import Effect, Effects
 from dask_rewrite.facts import Facts
-from dask_rewrite.graph import Graph, depths_of
+from dask_rewrite.graph import Graph, consumers_of, depths_of
 from dask_rewrite.remarks import Remarks
 
 
@@ -52,10 +52,8 @@ class Site:
             graph.facts = Facts(self.node)
         self.facts = graph.facts.looking_in(self.node, self)
         self.effects = Effects()
-        #: Tasks with equal values here do the same to their arguments.
-        self.alike: Mapping[Key, Hashable] = {}
         self._read_only: dict[Key, bool] = {}
-        self._effects: dict[Hashable, tuple[GraphNode | None, Effect]] = {}
+        self._effects: dict[Key, tuple[GraphNode, Effect]] = {}
 
     @cached_property
     def _users(self) -> dict[Key, int]:
@@ -63,11 +61,7 @@ class Site:
 
     @cached_property
     def _consumers(self) -> dict[Key, list[Key]]:
-        consumers: dict[Key, list[Key]] = {}
-        for key, node in self.graph.nodes.items():
-            for dep in node._dependencies:
-                consumers.setdefault(dep, []).append(key)
-        return consumers
+        return consumers_of(self.graph.nodes)
 
     @cached_property
     def _depths(self) -> dict[Key, int]:
@@ -100,11 +94,9 @@ class Site:
     def effect(self, key: Key) -> Effect:
         """What a task does to its arguments."""
         node = self.graph.nodes[key]
-        like = self.alike.get(key)
-        found = self._effects.get(key if like is None else like)
-        if found is None or (found[0] is not node and like is None):
-            found = (node, self.effects.of(node))
-            self._effects[key if like is None else like] = found
+        found = self._effects.get(key)
+        if found is None or found[0] is not node:
+            found = self._effects[key] = (node, self.effects.of(node))
         return found[1]
 
     def read_only(self, key: Key) -> bool:

@@ -10,9 +10,11 @@ import operator
 from collections.abc import Set
 from typing import Any
 
-from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
+from dask.typing import Key
 
-from dask_rewrite.nodes import NO_DEPS, make_container, make_task
+from dask_rewrite.kinds import FUTURE, ITEMS, KINDS, RAW, REF
+from dask_rewrite.nodes import make_container, make_task
 
 
 def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any], list[Any]]:
@@ -35,13 +37,14 @@ def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any
 
 
 def _walk(node: Any, common: Set[int], own: Set[int], shape: list[Any], inputs: list[Any]) -> None:
-    nested = isinstance(node, NestedContainer)
-    if nested or type(node) is Task:
+    kind = type(node)
+    nested = KINDS[kind] == ITEMS
+    if nested or kind is Task:
         at: int | None = id(node.func)
         if at in own and not nested:
             inputs.append(node.func)
             at = None
-        shape += (type(node), at, len(node.args))
+        shape += (kind, at, len(node.args))
         for arg in node.args:
             if type(arg) is TaskRef:
                 inputs.append(arg)
@@ -53,7 +56,7 @@ def _walk(node: Any, common: Set[int], own: Set[int], shape: list[Any], inputs: 
                 shape.append(name)
                 _walk(arg, common, own, shape, inputs)
         return
-    at = id(node.value) if type(node) is DataNode else id(node)
+    at = id(node.value) if kind is DataNode else id(node)
     if at in common:
         shape.append(at)
     else:
@@ -105,12 +108,13 @@ def inputs_of_call(inputs: list[Any]) -> tuple[Task]:
     >>> inputs_of_call([TaskRef("x"), 3])[0].kwargs
     {'x0': TaskRef('x'), 'x1': 3}
     """
-    deps = NO_DEPS
+    deps: set[Key] = set()
     named: dict[str, Any] = {}
     for i, value in enumerate(inputs):
         named[f"x{i}"] = value
-        if isinstance(value, TaskRef):
-            deps = deps | {value.key}
-        elif isinstance(value, GraphNode):
-            deps = deps | value.dependencies
-    return (make_task(None, dict, (), named, deps),)
+        kind = KINDS[type(value)]
+        if kind in (REF, FUTURE):
+            deps.add(value.key)
+        elif kind != RAW:
+            deps |= value.dependencies
+    return (make_task(None, dict, (), named, frozenset(deps)),)

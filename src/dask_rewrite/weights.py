@@ -174,7 +174,7 @@ class Scales:
                         parts.append(item)
                     elif id(item) not in seen and len(seen) < _LONG:
                         seen.add(id(item))
-                        stack.append(_inside(item))
+                        stack.append(inside(item))
                 elif not (kind is FunctionType or isinstance(item, type)) or not self.is_named(item):
                     parts.append(item)
         return own, parts
@@ -259,7 +259,8 @@ def _members(kind: type) -> list[Any]:
     return [each for each in found if type(each) is FunctionType or not hasattr(type(each), "__get__")]
 
 
-def _inside(value: Any) -> Collection[Any]:
+def inside(value: Any) -> Collection[Any]:
+    """What a container or a node holds."""
     if isinstance(value, dict):
         return value.values()
     if type(value) is Task:

@@ -22,7 +22,7 @@ from helpers import keys_of, stock, switched_on
 
 pytestmark = [pytest.mark.timeout(180)]
 
-ROWS, COLUMNS, SIDE = 4, 32, 50
+ROWS, COLUMNS, SIDE = 4, 64, 50
 
 
 @contextmanager
@@ -98,15 +98,15 @@ def test_holds_little(workers: int, file: Any, monkeypatch: pytest.MonkeyPatch) 
         assert remark.kind == "applied"
         assert "steps ahead" in remark.reason
         scheduler = client.cluster.scheduler
-        peaks = []
-        for context in (stock, switched_on):
+        peaks: dict[Any, list[int]] = {stock: [], switched_on: []}
+        for context in (stock, switched_on) * 3:  # how far one worker falls behind is a matter of luck
             watch = Watch(scheduler)
             scheduler.add_plugin(watch)
             with context(scheduler=None):
                 np.testing.assert_array_equal(y.compute(), right)
             scheduler.remove_plugin(watch.name)
-            peaks.append(watch.peak)
-        assert peaks[1] < peaks[0] / 2
+            peaks[context].append(watch.peak)
+        assert min(peaks[switched_on]) < min(peaks[stock]) / 2
 
 
 @pytest.mark.parametrize("workers", [2, 4])

@@ -10,10 +10,12 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array._shuffle import _getitem as chunk_getitem
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
+from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
@@ -121,6 +123,66 @@ def test_bounds() -> None:
 
 def _total(blocks: list[Any]) -> Any:
     return sum(blocks)
+
+
+def test_indices_count_as_small() -> None:
+    graph = gathering(func=chunk_getitem)
+    for i in range(3):
+        graph.nodes["taker", i] = DataNode(("taker", i), (1, np.array([1, 0, 1], "u1")))
+        graph.nodes["s", i] = Task(("s", i), chunk_getitem, TaskRef(("x", i)), TaskRef(("taker", i)))
+    after, _ = run(graph)
+    assert len(after.nodes) == 7
+    assert after.nodes["all"].dependencies == {(name, i) for i in range(3) for name in ("x", "taker")}
+
+
+@pytest.mark.parametrize("taker", [(1, "name"), (1, np.zeros(100_000, "i8")), tuple(range(1000)), {1: 2}])
+def test_other_data_does_not_count_as_small(taker: Any) -> None:
+    nodes: dict[Any, Any] = {"x": DataNode("x", np.arange(4)), "t": DataNode("t", taker)}
+    nodes["y"] = Task("y", chunk_getitem, TaskRef("x"), TaskRef("t"))
+    nodes["z"] = Task("z", len, TaskRef("y"))
+    graph = Graph(nodes, ("z",))
+    assert FuseSmall().run(graph, Remarks()) is graph
+
+
+def layer(sizes: list[int], functions: Any = (operator.neg,)) -> Graph:
+    """Blocks of one layer, each in a task that uses it."""
+    nodes: dict[Any, Any] = {}
+    for i, size in enumerate(sizes):
+        nodes["x", i] = DataNode(("x", i), np.arange(float(size)))
+        nodes["y", i] = Task(("y", i), functions[i % len(functions)], TaskRef(("x", i)))
+        nodes["z", i] = Task(("z", i), np.sum, TaskRef(("y", i)))
+    return Graph(nodes, tuple(("z", i) for i in range(len(sizes))))
+
+
+def test_blocks_of_one_layer_are_alike_unless_some_differ() -> None:
+    looked_at: list[Any] = []
+
+    class Watched(Facts):
+        def of(self, key: Any) -> Any:
+            looked_at.append(key)
+            return super().of(key)
+
+    graph = layer([8] * 1000)
+    graph.facts = Watched(graph.nodes.get)
+    after = FuseSmall().run(graph, Remarks())
+    assert len(after.nodes) == 2000
+    assert len([key for key in looked_at if key[0] == "y"]) < 60
+
+
+def test_where_blocks_differ_each_is_looked_at() -> None:
+    graph = layer([8, 100_000] * 20)
+    after, _ = run(graph)
+    assert len(after.nodes) == 3 * 40 - 20
+    assert all(("y", i) in after.nodes for i in range(1, 40, 2))
+
+
+def test_an_unknown_function_in_a_layer_of_known_ones_stays() -> None:
+    def slow(block: Any) -> Any:
+        return -block
+
+    graph = layer([8] * 160, functions=[operator.neg] * 7 + [slow])
+    after, _ = run(graph)
+    assert {key for key in after.nodes if key[0] == "y"} == {("y", i) for i in range(7, 160, 8)}
 
 
 def test_is_idempotent() -> None:

@@ -18,11 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
+from dask_rewrite.bounds import suspects
 from dask_rewrite.graph import Graph
 from dask_rewrite.held import Held, Own
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.verify import verify
+from dask_rewrite.weights import Scales
 from helpers import assert_same, assert_same_as_stock, checked, keys_of, switched_on, tasks_of, work_of
 
 BLOCKS = 50
@@ -250,6 +252,38 @@ def test_leaves_keys_and_futures_alone() -> None:
         declined({"x": DataNode("x", Model()), **{i: Task(i, apply, i, TaskRef("x")) for i in range(9)}})
         == []
     )
+
+
+@pytest.mark.parametrize("min_bytes", [50, 300, 1000, 5000, 20_000])
+def test_what_is_said_to_be_light_is_light(min_bytes: int) -> None:
+    table = np.arange(300.0)
+
+    def local(x: Any = table) -> Any:
+        return x
+
+    class Odd:
+        __module__ = None  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            self.table = table
+
+    compose = pytest.importorskip("toolz").compose
+    values = [
+        *([1, 2], [1] * 100, [[1] * 10] * 10, [[[1, "a" * 400]]], ("a", "b" * 3000), {"a": table}, {1: 2}),
+        *(partial(print, 1), partial(print, table), partial(local, 1), compose(abs, partial(np.add, table))),
+        *(compose(abs, np.sum), Task(None, abs, [table]), Task(None, abs, 1), DataNode(None, table)),
+        *(Task(None, abs, table).__call__, np.random.default_rng(0), np.random.SeedSequence(1), Odd()),
+        *(table, np.array([table, 1], dtype=object), "a" * 2000, b"a", np.concatenate, Odd, local, range(3)),
+        *(set(range(200)), frozenset((1, 2)), partial(partial(local, table), 2)),
+    ]
+    objects = {id(value): value for value in values}
+    scales = Scales(min_bytes)
+    left = suspects(objects, scales)
+    alone = {at for at in objects if suspects({at: objects[at]}, scales)}
+    for at, value in objects.items():
+        if scales.weigh(value).cores:
+            assert at in left
+            assert at in alone
 
 
 def test_leaves_coroutines_alone() -> None:

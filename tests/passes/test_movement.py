@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from itertools import product
 from typing import Any
 
 import dask
@@ -18,7 +19,11 @@ from hypothesis import strategies as st
 
 from dask_rewrite.graph import Graph
 from dask_rewrite.passes.movement import Movement
+from dask_rewrite.passes.movement_alone import staying
+from dask_rewrite.passes.movement_read import Reader
+from dask_rewrite.passes.movement_tiles import NOT_TILED
 from dask_rewrite.remarks import Remarks
+from dask_rewrite.rules import Site
 from helpers import (
     assert_linear,
     assert_same,
@@ -609,3 +614,62 @@ def test_concatenate_shaped_is_read_too() -> None:
     after, _ = run(before)
     assert set(after.nodes) == {"x", "y"}
     same_values(before, after)
+
+
+# -- what is not looked into ---------------------------------------------------------------------
+
+
+def test_moves_that_stand_alone_stay() -> None:
+    graph = graph_of(
+        data("x"),
+        Task("u", whatever, TaskRef("x")),
+        Task("fill", np.zeros, (4, 6)),
+        cut("part", "x", slice(1, 3), slice(None)),
+        cut("unknown", "u", slice(1, 3), slice(None)),
+        cut("picked", "x", [0, 2], slice(None)),
+        cut("nothing", "x", slice(4, 9), slice(None)),
+        cut("constant", "fill", slice(1, 3), slice(None)),
+        cut("first", "x", slice(0, 2), slice(None)),
+        cut("second", "first", slice(0, 1), slice(None)),
+        Task("turned", np.transpose, TaskRef("x")),
+        Task("tiled", concatenate_shaped, List(TaskRef("x"), TaskRef("u")), (2, 1)),
+        Task("mixed", concatenate_shaped, List(TaskRef("x"), TaskRef("fill")), (2, 1)),
+        outputs=("part", "unknown", "picked", "nothing", "constant", "second", "turned", "tiled", "mixed"),
+    )
+    moves = set(graph.nodes) - {"x", "u", "fill"}
+    assert staying(moves, Site(graph)) == {"part", "unknown", "picked", "turned", "tiled"}
+    after, _ = run(graph)
+    assert all(after.nodes[key] is graph.nodes[key] for key in ("part", "unknown", "picked", "turned"))
+    assert after.nodes["nothing"] is not graph.nodes["nothing"]
+    same_values(graph, after)
+
+
+class _Nested(Reader):
+    """Reads grids as joins of joins."""
+
+    def _tiled(self, task: Task) -> Any:
+        return NOT_TILED
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=3), st.data())
+def test_grids_are_read_as_nested_joins(sizes: list[list[int]], drawn: st.DataObject) -> None:
+    shape = tuple(map(len, sizes))
+    nodes: list[Any] = []
+    refs: list[Any] = []
+    for i, size in enumerate(product(*sizes)):
+        kind = drawn.draw(st.sampled_from(["block", "block", "block", "again", "fill", "odd", "unknown"]))
+        value = np.zeros(size if kind != "odd" else (*size[:-1], size[-1] + 1), "f8")
+        if kind == "fill":
+            nodes.append(Task(f"b{i}", np.ones, size))
+        elif kind == "unknown":
+            nodes.append(Task(f"b{i}", whatever, TaskRef("b0")))
+        else:
+            nodes.append(data(f"b{i}", value))
+        refs.append(TaskRef(f"b{max(i - 1, 0) if kind == 'again' else i}"))
+    task = Task("z", concatenate_shaped, List(*refs), shape)
+    graph = graph_of(*nodes, task)
+    reader, nested = Reader(Site(graph).facts), _Nested(Site(graph).facts)
+    found, expected = reader.read(task), nested.read(task)
+    assert found == expected
+    if found is not None:
+        assert reader.referred == nested.referred

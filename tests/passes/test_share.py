@@ -15,10 +15,12 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_rewrite.behaviour import Behaviour
 from dask_rewrite.frozen import index_parts, is_frozen
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, consumers_of
 from dask_rewrite.identity import Identity
 from dask_rewrite.passes.share import Share
+from dask_rewrite.readers import written
 from dask_rewrite.remarks import Remarks
 from helpers import (
     assert_linear,
@@ -356,11 +358,67 @@ STRANGE = [
 def test_constants_are_compared_by_their_bits() -> None:
     import copy
 
-    identity = Identity(lambda key: key)
+    identity = Identity({})
     tokens = [identity.of(Task(None, max, value)) for value in STRANGE]
     assert len(set(tokens)) == len(STRANGE)
     again = [identity.of(Task(None, max, copy.copy(value))) for value in STRANGE]
     assert again == tokens
+
+
+def test_many_tasks_at_once_have_the_same_tokens_as_each_alone() -> None:
+    def tasks(value: Any) -> list[Any]:
+        ref = TaskRef(("x", 0))
+        template = Task(None, operator.mul, TaskRef("x0"), value)
+        return [
+            Task("a", operator.add, ref, value),
+            Task("b", np.sum, List(ref, value, List(ref))),
+            Task("c", np.full, (2, 3), value, dtype=float),
+            Task("d", template.__call__, Task(None, dict, x0=ref, x1=value)),
+            Task("e", np.sum, ref, axis=0, keepdims=value),
+            Task("f", np.sum, ref, keepdims=value, axis=0),
+            Task("g", operator.getitem, ref, (slice(value), 0)),
+            Task("h", partial(operator.add, value), DataNode(None, value)),
+            Alias("i", ("x", 0)),
+            DataNode("j", value),
+            Dict({"k": ref}),
+        ]
+
+    def plain(value: Any) -> bool:
+        return isinstance(value, (int, float, type(None), str))
+
+    nodes = [task for value in filter(plain, STRANGE) for task in tasks(value)]
+    nodes += [Task(None, max, value, TaskRef(i)) for value in STRANGE for i in range(2)]
+    nodes += [Task(None, np.ones, (i % 3,)) for i in range(9)] + [Task(None, np.ones, (True,))]
+    identity = Identity({("x", 0): 7})
+    assert identity.many(nodes) == list(map(identity.of, nodes))
+    assert identity.many(STRANGE) == list(map(identity.of, STRANGE))
+
+
+def test_who_writes_is_found_through_views() -> None:
+    def of(name: str, function: Any, *names: str) -> Task:
+        return Task(name, function, *[TaskRef(each) for each in names])
+
+    nodes = {
+        "a": DataNode("a", np.ones(4)),
+        "b": DataNode("b", np.ones(4)),
+        "view": of("view", np.transpose, "a"),
+        "view of view": of("view of view", np.ravel, "view"),
+        "sum": of("sum", np.add, "view", "b"),
+        "out": of("out", add_one_in_place, "view of view"),
+        "asked for": of("asked for", np.ravel, "sum"),
+    }
+    consumers = consumers_of(nodes)
+    behaviour = Behaviour(nodes)
+    assert written(["a", "b"], nodes, consumers, ["out"], behaviour) == {"a", "view", "view of view"}
+    assert written(["b"], nodes, consumers, ["out"], behaviour) == set()
+    assert written(["sum"], nodes, consumers, ["asked for"], behaviour) == {"sum"}
+
+
+def test_results_that_nothing_uses_are_not_looked_at() -> None:
+    x = da.ones((400, 4), chunks=1)
+    with switched_on():
+        assert len(tasks_of(x)) == 1600
+        assert_same(x.compute(), np.ones((400, 4)))
 
 
 def test_what_equals_only_itself() -> None:
@@ -372,7 +430,7 @@ def test_what_equals_only_itself() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    identity = Identity(lambda key: key)
+    identity = Identity({})
     pairs = [
         (Odd(), Odd()),
         (np.array([1.5, "a"], dtype=object), np.array([1.5, "a"], dtype=object)),
@@ -394,7 +452,7 @@ def test_nan_equals_itself() -> None:
 
 
 def test_arrays_beyond_the_budget_are_not_read() -> None:
-    identity = Identity(lambda key: key, budget=10_000)
+    identity = Identity({}, budget=10_000)
     arrays = [np.arange(1000.0) for _ in range(3)]
     first, second, third = map(identity.of, arrays)
     assert first != second != third
@@ -499,7 +557,7 @@ def test_indexes_are_compared_by_what_is_in_them() -> None:
         dates + pd.Timedelta(1, "D"),
         dates - dates[0],
     ]
-    identity = Identity(lambda key: key)
+    identity = Identity({})
     tokens = [identity.of(index) for index in indexes]
     texts = 0 if indexes[6].dtype != object else 1  # older versions of pandas hold text as objects
     assert len(set(tokens)) == len(tokens) - texts

@@ -781,9 +781,21 @@ def test_bisection_stops_between_single_rewrites() -> None:
 
 
 def held(tasks: Any, keys: Sequence[Any]) -> int:
-    """The most results held at a time when tasks run one by one in dask's order."""
+    """The most results held at a time when tasks run one by one in dask's order.
+
+    Keys become numbers first: the order among equals hangs on how keys are hashed, which differs from
+    process to process.
+    """
     from dask.order import order
 
+    number = {key: i for i, key in enumerate(sorted(tasks, key=str))}
+    tasks = {
+        number[key]: DataNode(number[key], 0)
+        if isinstance(task, DataNode)
+        else Task(number[key], max, *[TaskRef(i) for i in sorted(map(number.__getitem__, task.dependencies))])
+        for key, task in tasks.items()
+    }
+    keys = [number[key] for key in keys]
     waiting: dict[Any, int] = {}
     for task in tasks.values():
         for dep in task.dependencies:

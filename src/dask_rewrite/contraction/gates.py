@@ -15,9 +15,9 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.contraction.plan import Plan
-from dask_rewrite.contraction.terms import may_move, substituted
+from dask_rewrite.contraction.terms import may_move
 from dask_rewrite.graph import Graph
-from dask_rewrite.nodes import make_task
+from dask_rewrite.nodes import make_task, with_values
 from dask_rewrite.program import operation
 from dask_rewrite.rules import Site
 
@@ -88,7 +88,7 @@ def read_again(site: Site, points: Mapping[Key, Task]) -> dict[Key, Task]:
                 if all(type(nodes.get(source)) is DataNode for source in load._dependencies):
                     loads[dep] = load
         if loads:
-            found[key] = substituted(node, loads)
+            found[key] = with_values(node, loads)
     return found
 
 

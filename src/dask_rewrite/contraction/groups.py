@@ -150,6 +150,25 @@ def _fact(body: Task, facts: Facts, looked_at: dict[Any, Fact | None]) -> Fact |
     return looked_at[same]
 
 
+def most_bytes(trees: Sequence[Tree], threads: int, site: Site) -> int | None:
+    """Bytes that these sums need at most, before their terms are opened; None if a fact is missing."""
+    nodes, facts = site.graph.nodes, site.facts
+    total = 0
+    for key in set().union(*[nodes[leaf]._dependencies for tree in trees for leaf in tree.leaves]):
+        if type(nodes.get(key)) is not DataNode:
+            fact = facts.of(key)
+            if fact is None:
+                return None
+            total += fact.nbytes
+    for tree in trees:
+        fact = facts.of(tree.leaves[0])
+        if fact is None:
+            return None
+        partial_sums = 1 + tree.alone * (threads + len(tree.leaves))
+        total += fact.size * tree.reducer.dtype.itemsize * partial_sums
+    return total
+
+
 def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:
     """Group sums that share a block; sums that share none stand alone."""
     nodes = site.graph.nodes

@@ -25,7 +25,8 @@ AHEAD = 2
 GAIN = 0.8
 
 
-def _size(nbytes: int) -> str:
+def shown(nbytes: int) -> str:
+    """Bytes as people read them."""
     return str(format_bytes(nbytes))
 
 
@@ -69,6 +70,11 @@ class Sizes:
     def nbytes(self) -> int:
         """Bytes of all blocks that the terms need."""
         return sum(block.nbytes for block in self.blocks)
+
+    def before(self, machine: Machine) -> int:
+        """Bytes that dask would hold: all blocks, and the results or those being worked on."""
+        results = self.sums if self.kept else min(self.sums, machine.threads)
+        return self.nbytes + results * self.accumulator
 
     @property
     def per_slab(self) -> float:
@@ -136,14 +142,12 @@ class Plan:
         gates = f"loads at most {self.look + self.every - 1} steps ahead" if self.look else "no gates"
         return (
             f"{chains} a block, {self.width} terms a step, {gates}; "
-            f"predicted peak {_size(self.peak)} instead of {_size(self.before)}"
+            f"predicted peak {shown(self.peak)} instead of {shown(self.before)}"
         )
 
 
-def make_plan(sizes: Sizes, machine: Machine, limit: int, floor: int = 0) -> Plan | Missed:
+def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     """The plan with the most parallelism that holds less than dask would, and no more than ``limit``.
-
-    Nothing is planned where dask would hold less than ``floor``.
 
     Examples
     --------
@@ -154,10 +158,7 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int, floor: int = 0) -> Pla
     >>> make_plan(Sizes(16, 80, 2_000_000, blocks * 2), Machine(64, 1, 0), 2**40).chains
     4
     """
-    results = sizes.sums if sizes.kept else min(sizes.sums, machine.threads)
-    before = sizes.nbytes + results * sizes.accumulator
-    if before < floor:
-        return Missed(f"{_size(before)} are not worth it")
+    before = sizes.before(machine)
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)
@@ -179,7 +180,7 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int, floor: int = 0) -> Pla
             plan = _predicted(replace(plan, **smaller), sizes, machine)  # type: ignore[arg-type]
     if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
         if sizes.sums < 2 * machine.threads:
-            return Missed(f"predicted peak {_size(plan.peak)}, and {_size(before)} as it is")
+            return Missed(f"predicted peak {shown(plan.peak)}, and {shown(before)} as it is")
         return replace(plan, chains=1, look=0, every=1, lockstep=False, peak=before)
     return plan
 

@@ -16,10 +16,9 @@ from dask_rewrite.contraction.chains import accumulate
 from dask_rewrite.contraction.gates import Gates
 from dask_rewrite.contraction.groups import Group
 from dask_rewrite.contraction.plan import Plan
-from dask_rewrite.contraction.terms import substituted
 from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.names import fingerprint
-from dask_rewrite.nodes import make_task
+from dask_rewrite.nodes import with_values
 
 #: A new task and when it runs: after which step, and in which order there.
 Timed: TypeAlias = tuple[tuple[int, int], Task]
@@ -77,7 +76,7 @@ class Work:
         accumulators: dict[int, list[Key]] = {}
         for number, (tree, terms) in enumerate(zip(group.trees, group.terms)):
             if names:
-                terms = [term._replace(body=substituted(term.body, names)) for term in terms]
+                terms = [term._replace(body=with_values(term.body, names)) for term in terms]
             root = rewrite.graph.nodes[tree.root]
             assert isinstance(root, Task)
             name = partial(_name, f"contract-{token}", number)
@@ -109,7 +108,7 @@ class Work:
             node = self.again.get(key) or self.points[key]
             root = all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
             if not names.keys().isdisjoint(node._dependencies):  # it takes from an earlier slab as well
-                node = substituted(node, names)
+                node = with_values(node, names)
             new = names[key].key
             timed.append(((step, 2), gates.load(new, node, step, root)))
             rewrite.annotate([new], key)
@@ -117,7 +116,7 @@ class Work:
         for key in self.private:  # what stands between a load and the products
             above = nodes[key]
             if key not in rewrite.gone and not names.keys().isdisjoint(above.dependencies):
-                rewrite.instead[key] = renamed_in(above, names)
+                rewrite.instead[key] = with_values(above, names)
         return names
 
     def _drop(self, rewrite: Rewrite) -> None:
@@ -172,11 +171,3 @@ class Rewrite:
         annotations = {key: value for key, value in self.graph.annotations.items() if key in nodes}
         annotations.update(self._annotations)
         return replace(self.graph, nodes=nodes, annotations=annotations, reachable=self.reachable)
-
-
-def renamed_in(node: GraphNode, renamed: Mapping[Key, TaskRef]) -> GraphNode:
-    """The node with other names for what it depends on."""
-    if type(node) is not Task:
-        return node.substitute({key: ref.key for key, ref in renamed.items() if key in node.dependencies})
-    made = substituted(node, renamed)
-    return make_task(node.key, made.func, made.args, made.kwargs, made._dependencies, node._data_producer)

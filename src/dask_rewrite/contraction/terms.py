@@ -8,13 +8,13 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
 from dask_rewrite.contraction.trees import PRODUCTS, SUMS, Reducer, makes_product
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import make_container, make_task
+from dask_rewrite.nodes import nameless, with_values
 from dask_rewrite.opened import opened
 from dask_rewrite.program import operation
 from dask_rewrite.rules import Site
@@ -72,9 +72,9 @@ class Opener:
             if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
                 views[dep] = below
         if views:
-            body = substituted(body, views)
-        elif body is task:
-            body = make_task(None, body.func, body.args, body.kwargs, body._dependencies)
+            body = with_values(body, views)
+        if body.key is not None:
+            body = nameless(body)
         return Term(body, product, tuple(views), product or makes_product(task))
 
     def _may_move(self, task: Task) -> bool:
@@ -155,26 +155,6 @@ def with_loads(term: Term, loads: Mapping[Key, Task]) -> Term:
         inputs[name] = TaskRef(key) if load is None else operation(load.func, load.args, load.kwargs)
         names[key] = TaskRef(name)
     held = operation(dict, (), inputs)
-    template = substituted(term.body, names)
+    template = with_values(term.body, names)
     body = operation(template.__call__, (held,))
     return term._replace(body=body, views=(*term.views, *loads.keys() & term.body._dependencies))
-
-
-def substituted(node: Any, values: Mapping[Key, Task | TaskRef]) -> Any:
-    """The expression with references to ``values`` replaced by these; as deep as one node is nested."""
-    if type(node) is TaskRef:
-        found = values.get(node.key)
-        if not isinstance(found, Task):
-            return node if found is None else found
-        return make_task(None, found.func, found.args, found.kwargs, found._dependencies)
-    if not isinstance(node, GraphNode) or values.keys().isdisjoint(node.dependencies):
-        return node
-    if isinstance(node, NestedContainer):
-        items = [substituted(arg, values) for arg in node.args]
-        return make_container(node, tuple(items), operation(list, items)._dependencies)
-    if type(node) is not Task:
-        return node  # an alias inside an expression: nothing that lowering makes
-    args = [substituted(arg, values) for arg in node.args]
-    if not any(isinstance(value, GraphNode) for value in node.kwargs.values()):
-        return operation(node.func, args, node.kwargs)
-    return operation(node.func, args, {k: substituted(v, values) for k, v in node.kwargs.items()})

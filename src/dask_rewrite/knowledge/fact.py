@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,12 @@ class Fact:
     dtype: np.dtype[Any]
     fill: np.generic | None = None
     scalar: bool = False
+    #: Facts that stand for all that are equal have one; of others it is 0. Not part of the value.
+    number: int = field(default=0, init=False, repr=False)
+
+    def be_numbered(self, number: int) -> None:
+        """Give it its number."""
+        object.__setattr__(self, "number", number)
 
     def _identity(self) -> tuple[Any, ...]:
         bits = None if self.fill is None else self.fill.tobytes()

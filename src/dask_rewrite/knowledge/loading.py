@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.array import core
@@ -15,6 +15,21 @@ from dask_rewrite.knowledge.dask_names import of_dask
 from dask_rewrite.knowledge.fact import Fact
 from dask_rewrite.knowledge.known import Known
 from dask_rewrite.knowledge.movement import getitem
+
+#: Names of the types of files.
+FILES = frozenset(["Dataset", "Array"])
+
+
+class Source(NamedTuple):
+    """Stands for a file whose slices are NumPy arrays of just the dtype that it states."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def source_of(value: Any) -> Any:
+    """What stands for a value of one of the `FILES`: itself where its slices are not known."""
+    return Source(tuple(value.shape), value.dtype) if stores_plain_numbers(value) else value
 
 
 def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
@@ -49,6 +64,8 @@ def _is_read_alike(index: Any) -> bool:
 def stores_plain_numbers(source: Any) -> bool:
     """Whether slices of a source are NumPy arrays of just the dtype that it states."""
     kind = type(source)
+    if kind is Source:
+        return True
     if kind.__name__ == "Dataset" and kind is _class("h5py", "Dataset"):
         return source.shape is not None and source.dtype.kind in NUMBERS
     if kind.__name__ == "Array" and kind is _class("zarr", "Array"):

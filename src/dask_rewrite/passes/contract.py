@@ -11,8 +11,8 @@ from dask.typing import Key
 
 from dask_rewrite.config import Options
 from dask_rewrite.contraction.gates import gate_points, private_blocks, read_again
-from dask_rewrite.contraction.groups import Group, group_trees
-from dask_rewrite.contraction.plan import make_plan, plan_alone
+from dask_rewrite.contraction.groups import Group, group_trees, most_bytes
+from dask_rewrite.contraction.plan import make_plan, plan_alone, shown
 from dask_rewrite.contraction.rewrite import Rewrite, Work
 from dask_rewrite.contraction.schedule import Machine, machine
 from dask_rewrite.contraction.terms import Opener, Term
@@ -47,25 +47,36 @@ class Contract:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         site = Site(graph)
+        found: list[Tree] = []
+        for each in find_trees(site):
+            if isinstance(each, Tree):
+                found.append(each)
+            else:
+                remarks.missed(self.name, each[0], each[1].reason)
+        if not found:
+            return graph
+        running = machine()
+        most = most_bytes(found, running.threads, site)
+        if most is not None and most < self.min_bytes:
+            remarks.missed(self.name, found[0].root, f"{shown(most)} are not worth it")
+            return graph
         trees: list[Tree] = []
         terms: list[list[Term]] = []
         opener = Opener(site)
-        for found in find_trees(site):
-            if not isinstance(found, Tree):
-                remarks.missed(self.name, found[0], found[1].reason)
-                continue
-            opened = [opener.open(key, found.reducer) for key in found.leaves]
+        for tree in found:
+            opened = [opener.open(key, tree.reducer) for key in tree.leaves]
             if any(term is None or not term.multiplies for term in opened):
-                remarks.missed(self.name, found.root, "a term must stay a task of its own")
+                remarks.missed(self.name, tree.root, "a term must stay a task of its own")
                 continue
-            trees.append(found)
+            trees.append(tree)
             terms.append(opened)  # type: ignore[arg-type]
         if not trees:
             return graph
-        return self._contracted(graph, group_trees(trees, terms, site), site, remarks)
+        return self._contracted(graph, group_trees(trees, terms, site), site, running, remarks)
 
-    def _contracted(self, graph: Graph, groups: list[Group], site: Site, remarks: Remarks) -> Graph:
-        running = machine()
+    def _contracted(
+        self, graph: Graph, groups: list[Group], site: Site, running: Machine, remarks: Remarks
+    ) -> Graph:
         limit = memory_limit(running)
         users = graph.users()
         stop = frozenset(tree.root for group in groups for tree in group.trees)
@@ -117,12 +128,14 @@ class Contract:
             if chains.before < self.min_bytes or not group.take_loads(site, points):
                 return Missed("no block is needed by two of these sums")
             return Work(group, chains, {}, private, {})
-        plan = make_plan(sizes, running, limit, self.min_bytes)
+        if (before := sizes.before(running)) < self.min_bytes:
+            return Missed(f"{shown(before)} are not worth it")
+        plan = make_plan(sizes, running, limit)
         again: dict[Key, Task] = {}
         held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
         if held > limit and sizes.below:  # better read twice than hold too much
             again = read_again(site, points)
-            other = make_plan(replace(sizes, below=()), running, limit, self.min_bytes) if again else plan
+            other = make_plan(replace(sizes, below=()), running, limit) if again else plan
             if not isinstance(other, Missed) and other.look and other.peak < held:
                 plan = other
             else:

@@ -6,18 +6,18 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from types import MethodType
 from typing import Any, ClassVar, TypeAlias
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, count_references, make_task
+from dask_rewrite.nodes import Deps, call_with_dict, make_task, with_values
 from dask_rewrite.program import Step, shape_of, straight_line
 from dask_rewrite.remarks import Remarks
+from dask_rewrite.survey import survey
 
 #: Tasks that wait for more are not looked at as links of chains.
 MOST_INPUTS = 16
@@ -50,12 +50,13 @@ class FuseChains:
     max_sources: int = 8
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        links = self._links(graph)
+        templates: dict[int, int] = {}
+        depths: dict[Key, int] = {}
+        links = self._links(graph, templates, depths)
         if not links:
             return graph
         nodes = dict(graph.nodes)
         together = dict(graph.annotations)
-        depths: dict[int, int] = {}
         programs: _Programs = {}
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
@@ -63,6 +64,9 @@ class FuseChains:
             for chain in self._cut(_chain(top, links), links):
                 if not remarks.allow(self.name, chain[0]):
                     continue
+                for key in chain:
+                    if key not in depths:
+                        depths[key] = survey(nodes[key], templates)[0]
                 joined = self._joined(chain, nodes, depths, programs)
                 if joined is None:
                     continue
@@ -77,12 +81,13 @@ class FuseChains:
         remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
         return replace(graph, annotations=together).with_nodes(nodes)
 
-    def _links(self, graph: Graph) -> dict[Key, list[Key]]:
-        """For each consumer, the producers that it could absorb."""
+    def _links(self, graph: Graph, templates: dict[int, int], depths: dict[Key, int]) -> dict[Key, list[Key]]:
+        """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
         most, elementwise = self.max_sources, graph.elementwise
         users: Counter[Key] | None = None
         outputs = frozenset(graph.outputs)
+        movable: dict[int, bool] = {}  # by function
         links: dict[Key, list[Key]] = {}
         for key, node in nodes.items():
             deps = node._dependencies
@@ -93,26 +98,18 @@ class FuseChains:
             if len(deps) == 1:
                 producers = list(deps) if users[next(iter(deps))] == 1 else []
             elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
-                producers = sorted(deps, key=str)
-                if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in producers):
+                if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in deps):
                     producers = _waited_for(deps, nodes, users)
+                else:
+                    producers = sorted(deps, key=str)
             else:
                 producers = _waited_for(deps, nodes, users)
-            if producers and all(self._links_to(key, dep, graph, outputs) for dep in producers):
+            if not producers or not all(_may_link(key, dep, graph, outputs, movable) for dep in producers):
+                continue
+            depths[key], references = survey(node, templates)
+            if all(references.count(dep) == 1 for dep in producers):
                 links[key] = producers
         return links
-
-    def _links_to(self, key: Key, dep: Key, graph: Graph, outputs: frozenset[Key]) -> bool:
-        below = graph.nodes.get(dep)
-        if below is None or dep in outputs or (type(below) is not Task and type(below) is not DataNode):
-            return False
-        annotations = graph.annotations
-        if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
-            return False
-        if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
-            return False
-        node = graph.nodes[key]
-        return _may_move(node) and _may_move(below) and count_references(node, dep) == 1
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
         if len(chain) <= self.max_length:
@@ -123,20 +120,21 @@ class FuseChains:
         return pieces
 
     def _joined(
-        self, chain: list[Key], nodes: Mapping[Key, GraphNode], depths: dict[int, int], programs: _Programs
+        self, chain: list[Key], nodes: Mapping[Key, GraphNode], depths: Mapping[Key, int], programs: _Programs
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
         for i in reversed(range(1, len(tasks))):  # a consumer must not have lost its own list yet
             tasks[i] = streamed(tasks[i], tasks[i - 1])
-        inner = [nesting(task, depths) for task in tasks]
+        inner = [depths[key] for key in chain]
         producer = any(task.data_producer for task in tasks)
-        if len(chain) <= 3 and sum(inner) + len(chain) <= self.max_depth // 2:
+        if len(chain) <= 4 and sum(inner) + len(chain) <= self.max_depth // 2:
             values: dict[Key, GraphNode] = {}
             for key, task in zip(reversed(chain), reversed(tasks)):
-                values[key] = inlined(task, values)
-            body = values[chain[0]]
+                values[key] = body = with_values(task, values)
             assert isinstance(body, Task)
+            if producer == body._data_producer:
+                return body
             return make_task(chain[0], body.func, body.args, body.kwargs, body._dependencies, producer)
         if max(inner) + 3 > self.max_depth:
             return None
@@ -208,12 +206,28 @@ def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:
     return chain
 
 
-def _may_move(node: GraphNode) -> bool:
+def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], movable: dict[int, bool]) -> bool:
+    below = graph.nodes.get(dep)
+    if below is None or dep in outputs or (type(below) is not Task and type(below) is not DataNode):
+        return False
+    annotations = graph.annotations
+    if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
+        return False
+    if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
+        return False
+    return _may_move(graph.nodes[key], movable) and _may_move(below, movable)
+
+
+def _may_move(node: GraphNode, movable: dict[int, bool]) -> bool:
     """Tasks that a worker awaits, or knows by name, stay where they are."""
     if type(node) is not Task:
         return True
-    module = getattr(node.func, "__module__", None) or ""
-    return not is_coroutine(node.func) and not module.startswith("distributed.shuffle")
+    func = node.func
+    found = movable.get(id(func))
+    if found is None:
+        module = getattr(func, "__module__", None) or ""
+        found = movable[id(func)] = not is_coroutine(func) and not module.startswith("distributed.shuffle")
+    return found
 
 
 def streamed(node: GraphNode, consumer: GraphNode) -> GraphNode:
@@ -226,59 +240,3 @@ def streamed(node: GraphNode, consumer: GraphNode) -> GraphNode:
         if type(inner) is Task:
             return make_task(node.key, inner.func, inner.args, inner.kwargs, inner._dependencies)
     return node
-
-
-def nesting(node: Any, known: dict[int, int] | None = None) -> int:
-    """How deep tasks nest in a node, templates and programs included.
-
-    Parameters
-    ----------
-    node : GraphNode
-        The node to measure.
-    known : dict, optional
-        Depths of templates by identity, since many blocks share one; filled in.
-
-    Examples
-    --------
-    >>> nesting(Task("a", abs, Task(None, abs, 1)))
-    1
-    """
-    known = {} if known is None else known
-    deepest = 0
-    stack: list[tuple[Any, int]] = [(node, 0)]
-    while stack:
-        here, depth = stack.pop()
-        deepest = max(deepest, depth)
-        if not isinstance(here, Task):
-            continue
-        for arg in children(here):
-            if isinstance(arg, Task):
-                stack.append((arg, depth + 1))
-        for call in (here.func, *here.args[1:]):
-            body = getattr(call, "__self__", None) if type(call) is MethodType else None
-            if isinstance(body, Task):
-                inside = known.get(id(body))
-                if inside is None:
-                    inside = known[id(body)] = nesting(body, known)
-                deepest = max(deepest, depth + 1 + inside)
-    return deepest
-
-
-def inlined(node: GraphNode, values: Mapping[Key, GraphNode]) -> GraphNode:
-    """The node with references to ``values`` replaced by these nodes; for shallow nodes."""
-    if not isinstance(node, Task) or node._dependencies.isdisjoint(values):
-        return node
-    if type(node) is not Task:
-        return node.substitute({key: values[key] for key in node._dependencies if key in values})
-    args = tuple([_inlined_argument(arg, values) for arg in node.args])
-    kwargs = {k: _inlined_argument(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-    deps = NO_DEPS.union(*[values[d].dependencies if d in values else (d,) for d in node._dependencies])
-    return make_task(None, node.func, args, kwargs, deps)
-
-
-def _inlined_argument(arg: Any, values: Mapping[Key, GraphNode]) -> Any:
-    if type(arg) is TaskRef:
-        return values.get(arg.key, arg)
-    if type(arg) is Alias:
-        return values.get(arg.target, arg)
-    return inlined(arg, values) if isinstance(arg, GraphNode) else arg

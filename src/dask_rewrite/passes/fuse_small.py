@@ -7,18 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
-from dask_rewrite.passes.fuse_chains import nesting
+from dask_rewrite.nodes import with_values
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
+from dask_rewrite.survey import survey
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
 _SAMPLE = 24
+#: Blocks of a layer that are looked at, if it has more than twice as many.
+_BLOCKS = 8
+#: Longer tuples are not looked into.
+MOST_PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +60,47 @@ class FuseSmall:
         if not producers:
             return graph
         site = Site(graph)
-        sizes: dict[Key, bool] = {}
+        small = _Small(graph.nodes, site.facts, self.max_bytes)
         step = max(1, len(producers) // _SAMPLE)
-        if not any(self._small(key, site, sizes) for key in producers[::step]):
+        if not any(small.work(graph.nodes[key]) for key in producers[::step]):
             return graph
-        candidates = set(producers)
+        depths: dict[Key, int] = {}
+        links = self._links(graph, site, set(producers), small, depths)
+        return self._fused(graph, links, depths, remarks)
+
+    def _links(
+        self, graph: Graph, site: Site, candidates: set[Key], small: _Small, depths: dict[Key, int]
+    ) -> dict[Key, list[Key]]:
+        """For each consumer, the producers that it could absorb; how deep they nest is noted on the way."""
+        nodes = graph.nodes
         absorbs: dict[int, bool] = {}  # by function
+        templates: dict[int, int] = {}
         links: dict[Key, list[Key]] = {}
-        for key, node in graph.nodes.items():
+        anyone = graph.fuse_text_keys and not graph.annotations
+        for key, node in nodes.items():
             if type(node) is not Task or candidates.isdisjoint(node._dependencies):
                 continue
             if (able := absorbs.get(id(node.func))) is None:
                 able = absorbs[id(node.func)] = _may_absorb(node)
             if not able:
                 continue
-            below = [
+            below = {
                 dep
                 for dep in node._dependencies
-                if dep in candidates and self._small(dep, site, sizes) and _belong(key, dep, site)
-            ]
+                if dep in candidates and small.work(nodes[dep]) and (anyone or _belong(key, dep, site))
+            }
+            if not below:
+                continue
+            depths[key], references = survey(node, templates)
+            if len(references) > len(node._dependencies):
+                times = Counter(references)
+                below = {dep for dep in below if times[dep] == 1}
             if below:
-                references = _references(node)
-                links[key] = sorted((dep for dep in below if references[dep] == 1), key=str)
-        return self._fused(graph, {key: below for key, below in links.items() if below}, remarks)
+                links[key] = [dep for dep in references if dep in below]
+                for dep in below:
+                    if dep not in depths:
+                        depths[dep] = survey(nodes[dep], templates)[0]
+        return links
 
     def _producers(self, graph: Graph, users: Counter[Key]) -> list[Key]:
         """Tasks of known functions that one task uses; what loads or creates is not among them."""
@@ -91,53 +115,37 @@ class FuseSmall:
             and not node._data_producer
         ]
 
-    def _small(self, key: Key, site: Site, sizes: dict[Key, bool]) -> bool:
-        node = site.graph.nodes[key]
-        return self._is_small(key, site, sizes) and all(
-            self._is_small(dep, site, sizes) for dep in node.dependencies
-        )
-
-    def _is_small(self, key: Key, site: Site, sizes: dict[Key, bool]) -> bool:
-        found = sizes.get(key)
-        if found is None:
-            fact = site.facts.of(key)
-            found = fact is not None and fact.nbytes <= self.max_bytes
-            sizes[key] = found
-        return found
-
-    def _fused(self, graph: Graph, links: Mapping[Key, list[Key]], remarks: Remarks) -> Graph:
+    def _fused(
+        self, graph: Graph, links: Mapping[Key, list[Key]], depths: dict[Key, int], remarks: Remarks
+    ) -> Graph:
         """Absorb bottom up: each task is used once, so that the links are trees."""
         nodes = dict(graph.nodes)
-        absorbed: Counter[Key] = Counter()
-        templates: dict[int, int] = {}
-        depths: dict[Key, int] = {}
+        absorbed: dict[Key, int] = {}
         fused = 0
         for key in _producers_first(links):
             task = nodes[key]
-            deps = set(task.dependencies)
+            deps = set(task._dependencies)
             most = max(self.max_inputs, len(deps))
-            depth = deepest = nesting(task, templates)
+            depth = deepest = depths[key]
+            taken = 0
             values: dict[Key, GraphNode] = {}
             for dep in links[key]:
                 below = nodes[dep]
-                weight = 1 + absorbed[dep]
-                new = below.dependencies - deps
-                if absorbed[key] + weight > self.max_tasks or len(deps) - 1 + len(new) > most:
+                weight = taken + 1 + absorbed.get(dep, 0)
+                new = below._dependencies - deps
+                if weight > self.max_tasks or len(deps) - 1 + len(new) > most:
                     continue
-                if dep not in depths:
-                    depths[dep] = nesting(below, templates)
-                if depth + 2 + depths[dep] > self.max_depth:
-                    continue
-                if not remarks.allow(self.name, dep):
+                inside = depth + 2 + depths[dep]
+                if inside > self.max_depth or not remarks.allow(self.name, dep):
                     continue
                 deps.discard(dep)
                 deps |= new
-                deepest = max(deepest, depth + 2 + depths[dep])
-                absorbed[key] += weight
+                deepest = max(deepest, inside)
+                taken = weight
                 values[dep] = below
-            depths[key] = deepest
             if values:
-                nodes[key] = _absorbed(task, values)
+                absorbed[key], depths[key] = taken, deepest
+                nodes[key] = with_values(task, values)
                 fused += len(values)
                 for dep in values:
                     del nodes[dep]
@@ -145,6 +153,62 @@ class FuseSmall:
             return graph
         remarks.applied(self.name, None, f"small tasks into their consumers: {fused}", fused)
         return graph.with_nodes(nodes)
+
+
+class _Small(dict[Key, bool]):
+    """Which blocks are known to be small; found out when first asked.
+
+    Of the blocks of a layer that call the same function only some are looked at, as long as they agree:
+    nothing but profit hangs on it.
+    """
+
+    def __init__(self, nodes: Mapping[Key, GraphNode], facts: Facts, max_bytes: int) -> None:
+        super().__init__()
+        self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
+        self._blocks: dict[tuple[Any, int], list[Key]] = {}
+        self._verdicts: dict[tuple[Any, int], bool | None] = {}
+
+    def __missing__(self, key: Key) -> bool:
+        found = None
+        node = self._nodes.get(key)
+        if type(key) is tuple and key and type(node) is Task:
+            group = (key[0], id(node.func))
+            found = self._verdicts[group] if group in self._verdicts else self._verdict(group)
+        if found is None:
+            found = self._of(key)
+        self[key] = found
+        return found
+
+    def work(self, node: GraphNode) -> bool:
+        """All that a task takes is small, and what it gives."""
+        return self[node.key] and all(map(self.__getitem__, node.dependencies))
+
+    def _verdict(self, group: tuple[Any, int]) -> bool | None:
+        """What holds for all blocks that were looked at, None if they differ or are few."""
+        if not self._blocks:
+            for key, node in self._nodes.items():
+                if type(key) is tuple and key and type(node) is Task:
+                    self._blocks.setdefault((key[0], id(node.func)), []).append(key)
+        keys = self._blocks[group]
+        found = set(map(self._of, keys[:: len(keys) // _BLOCKS])) if len(keys) > 2 * _BLOCKS else set()
+        self._verdicts[group] = verdict = found.pop() if len(found) == 1 else None
+        return verdict
+
+    def _of(self, key: Key) -> bool:
+        fact = self._facts.of(key)
+        if fact is not None:
+            return fact.nbytes <= self._max_bytes
+        node = self._nodes.get(key)
+        return type(node) is DataNode and _is_short(node.value, self._max_bytes)
+
+
+def _is_short(value: Any, max_bytes: int) -> bool:
+    """Whether a value is an index into blocks, and a short one."""
+    if type(value) is tuple:
+        return len(value) < MOST_PARTS and all(_is_short(part, max_bytes) for part in value)
+    if type(value) is np.ndarray:
+        return value.nbytes <= max_bytes
+    return type(value) in (int, slice, type(None))
 
 
 def _may_absorb(task: Task) -> bool:
@@ -159,22 +223,6 @@ def _belong(consumer: Key, producer: Key, site: Site) -> bool:
     return site.same_annotations(consumer, producer)
 
 
-def _references(task: Task) -> Counter[Key]:
-    """How often a task refers to each key."""
-    counts: Counter[Key] = Counter()
-    stack: list[Any] = [task]
-    while stack:
-        for child in children(stack.pop()):
-            if isinstance(child, TaskRef):
-                counts[child.key] += 1
-            elif isinstance(child, Task):
-                if child._dependencies:
-                    stack.append(child)
-            else:
-                counts.update(child.dependencies)
-    return counts
-
-
 def _producers_first(links: Mapping[Key, list[Key]]) -> list[Key]:
     order: list[Key] = []
     below = {dep for deps in links.values() for dep in deps}
@@ -186,31 +234,3 @@ def _producers_first(links: Mapping[Key, list[Key]]) -> list[Key]:
             mine.extend(dep for dep in links[key] if dep in links)
         order.extend(reversed(mine))
     return order
-
-
-def _absorbed(task: GraphNode, values: Mapping[Key, GraphNode]) -> Task:
-    body = _filled(task, values)
-    assert isinstance(body, Task)
-    producer = isinstance(task, Task) and task.data_producer
-    return make_task(task.key, body.func, body.args, body.kwargs, body._dependencies, producer)
-
-
-def _filled(node: Any, values: Mapping[Key, GraphNode]) -> Any:
-    """The node with the producers in the place of the references to them."""
-    if isinstance(node, TaskRef):
-        found = values.get(node.key, node)
-        return _nameless(found) if found is not node else node
-    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
-        return node
-    deps = NO_DEPS.union(*[values[d].dependencies if d in values else (d,) for d in node.dependencies])
-    if type(node) is Task:
-        args = tuple([_filled(arg, values) for arg in node.args])
-        kwargs = {k: _filled(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-        return make_task(node.key, node.func, args, kwargs, deps)
-    if isinstance(node, NestedContainer):
-        return make_container(node, tuple([_filled(arg, values) for arg in node.args]), deps)
-    return node.substitute({key: values[key] for key in node.dependencies if key in values})
-
-
-def _nameless(node: Any) -> Any:
-    return make_task(None, node.func, node.args, node.kwargs, node._dependencies)

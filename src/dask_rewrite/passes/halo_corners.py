@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, TypeAlias
@@ -14,8 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph import Graph
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import children, count_references
-from dask_rewrite.passes.fuse_chains import inlined
+from dask_rewrite.nodes import children, with_values
 from dask_rewrite.program import operation
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
@@ -51,6 +50,7 @@ class HaloCorners:
         if not slices:
             return graph
         site = Site(graph)
+        takers = _Takers(site)
         cuts: dict[Key, Task] = {}
         consumers: dict[Key, list[Key]] = {}
         for found in slices.values():
@@ -58,7 +58,7 @@ class HaloCorners:
             for index in sorted(found, key=lambda index: -index.count(_ALL)):
                 key = found[index]
                 edge = next((whole for whole in _containing(index) if whole in kept), None)
-                consumer = self._consumer(key, site) if edge is not None else None
+                consumer = takers.consumer(key) if edge is not None else None
                 if edge is None or consumer is None or not self._worth_it(kept[edge], index, site):
                     kept[index] = key
                 elif remarks.allow(self.name, key):
@@ -68,28 +68,9 @@ class HaloCorners:
             return graph
         nodes = {key: node for key, node in graph.nodes.items() if key not in cuts}
         for consumer, corners in consumers.items():
-            body = inlined(nodes[consumer], {key: cuts[key] for key in corners})
-            assert isinstance(body, Task)
-            body.key = consumer
-            body._data_producer = nodes[consumer].data_producer
-            nodes[consumer] = body
+            nodes[consumer] = with_values(nodes[consumer], {key: cuts[key] for key in corners})
         remarks.applied(self.name, None, f"corners cut from edges: {len(cuts)}", len(cuts))
         return graph.with_nodes(nodes)
-
-    def _consumer(self, key: Key, site: Site) -> Key | None:
-        """The one task that uses a slice, if it may take the slicing over."""
-        if not site.used_once(key):
-            return None
-        (consumer,) = set(site.consumers(key))
-        node = site.graph.nodes[consumer]
-        if type(node) is not Task or id(node.func) in _IDS or not site.same_annotations(key, consumer):
-            return None
-        module = getattr(node.func, "__module__", None) or ""
-        if is_coroutine(node.func) or module.startswith("distributed."):
-            return None
-        taker = _taker(node, key) if count_references(node, key) == 1 else None
-        # what it is put into must not be able to write into the edge, which others use
-        return consumer if taker is not None and site.effects.of(taker) == "fresh" else None
 
     def _worth_it(self, edge: Key, index: Index, site: Site) -> bool:
         if len(index) <= 2:
@@ -98,19 +79,65 @@ class HaloCorners:
         return fact is not None and fact.nbytes <= self.max_bytes
 
 
-def _taker(node: Task, key: Key) -> Task | None:
-    """The call inside of a task that a reference is an argument of, perhaps in lists."""
-    taker: Task | None = None
-    here: Any = node
-    while isinstance(here, Task):
-        if type(here) is Task and here.func is not _identity_cast:
-            taker = here
-        here = next((child for child in children(here) if _refers(child, key)), None)
-    return taker
+class _Takers:
+    """Which tasks may take over the slicing of what they use; each task is looked at once.
+
+    Parameters
+    ----------
+    site : Site
+        The graph.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._taken: dict[Key, Mapping[Key, Task]] = {}
+        self._fresh: dict[int, bool] = {}
+
+    def consumer(self, key: Key) -> Key | None:
+        """The one task that uses a slice, if it may take the slicing over."""
+        site = self._site
+        if not site.used_once(key):
+            return None
+        (consumer,) = site.consumers(key)
+        taken = self._taken.get(consumer)
+        if taken is None:
+            taken = self._taken[consumer] = _taken_once(site.graph.nodes[consumer])
+        taker = taken.get(key)
+        if taker is None or not site.same_annotations(key, consumer):
+            return None
+        # what it is put into must not be able to write into the edge, which others use
+        fresh = self._fresh.get(id(taker))
+        if fresh is None:
+            fresh = self._fresh[id(taker)] = site.effects.of(taker) == "fresh"
+        return consumer if fresh else None
 
 
-def _refers(child: GraphNode | TaskRef, key: Key) -> bool:
-    return child.key == key if isinstance(child, TaskRef) else key in child.dependencies
+def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
+    """What a task refers to once, and the call inside of it that this is an argument of, perhaps in lists."""
+    if type(node) is not Task or id(node.func) in _IDS or is_coroutine(node.func):
+        return {}
+    if (getattr(node.func, "__module__", None) or "").startswith("distributed."):
+        return {}
+    takers: dict[Key, Task] = {}
+    again: set[Key] = set()
+    stack: list[tuple[Any, Task]] = [(node, node)]
+    while stack:
+        here, taker = stack.pop()
+        if type(here) is TaskRef:
+            if here.key in takers:
+                again.add(here.key)
+            takers[here.key] = taker
+        elif isinstance(here, Task):
+            if type(here) is Task and here.func is not _identity_cast:
+                taker = here
+            stack.extend([(child, taker) for child in children(here)])
+        else:
+            refs = here.dependencies if isinstance(here, GraphNode) else (here.key,)
+            again.update([ref for ref in refs if ref in takers])
+            takers.update(dict.fromkeys(refs, taker))
+    for key in again:
+        del takers[key]
+    return takers
 
 
 def _slices_by_block(graph: Graph) -> dict[Key, dict[Index, Key]]:

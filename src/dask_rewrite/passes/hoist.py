@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.bounds import suspects
 from dask_rewrite.carried import Carried, promising
 from dask_rewrite.graph import Graph
 from dask_rewrite.held import Held, can_be_hole
+from dask_rewrite.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.names import fingerprint
 from dask_rewrite.nodes import NO_KWARGS, make_task
@@ -55,7 +57,7 @@ class Hoist:
         if not tasks:
             return graph
         carried = Carried(tasks, scales)
-        candidates = self._candidates(tasks, carried, scales, often)
+        candidates = suspects(self._candidates(tasks, carried, scales, often), scales)
         weights = {at: weight for at, each in candidates.items() if (weight := scales.weigh(each)).cores}
         made: dict[Key, GraphNode] = {}
         if weights:
@@ -71,7 +73,7 @@ class Hoist:
 
     def _candidates(self, tasks: list[Task], carried: Carried, scales: Scales, often: int) -> dict[int, Any]:
         """What may be heavy, by identity: objects, and templates if one of them is worth a look."""
-        if any(scales.weigh(each).cores for each in carried.inside.values()):
+        if any(scales.weigh(each).cores for each in suspects(carried.inside, scales).values()):
             return {**carried.objects, **carried.templates}
         times = Counter(map(id, map(_get_func, tasks)))
         templates = {at: each for at, each in carried.templates.items() if times[at] > often}
@@ -179,12 +181,20 @@ def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[
     common = heavy | shared
     own = (carried.objects.keys() | carried.light) - common
     found: dict[Any, _Use] = {}
+    staying: dict[int, bool] = {}  # by the identity of functions
     for task in tasks:
-        shape, inputs = shape_of_call(task, common, own)
-        alone = common.isdisjoint(shape[2:])  # nothing but the function
-        if (id(task.func) not in heavy if alone else heavy.isdisjoint(shape)) or _stays(task):
+        at = id(task.func)
+        alone = _is_flat(task) and common.isdisjoint(map(id, task.args))  # nothing but the function
+        if not alone:
+            shape, inputs = shape_of_call(task, common, own)
+            alone = common.isdisjoint(shape[2:])
+        if at not in heavy if alone else heavy.isdisjoint(shape):
             continue
-        what = id(task.func) if alone else tuple(shape)
+        if at not in staying:
+            staying[at] = _stays(task)
+        if staying[at]:
+            continue
+        what = at if alone else tuple(shape)
         use = found.get(what)
         if use is None:
             function = task.func if alone else template_of_call(task, common, own).__call__
@@ -192,6 +202,14 @@ def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[
         use.tasks.append(task)
         use.arguments.append((task.args, task.kwargs) if alone else (inputs_of_call(inputs), NO_KWARGS))
     return list(found.values())
+
+
+_LEAVES = frozenset((RAW, REF, FUTURE))
+
+
+def _is_flat(task: Task) -> bool:
+    """Nothing is nested in it."""
+    return not task.kwargs and _LEAVES.issuperset(map(KINDS.__getitem__, map(type, task.args)))
 
 
 def _stays(task: Task) -> bool:

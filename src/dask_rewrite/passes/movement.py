@@ -12,6 +12,7 @@ from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph, Nodes
+from dask_rewrite.passes.movement_alone import staying
 from dask_rewrite.passes.movement_forms import Forms
 from dask_rewrite.passes.movement_read import MOVES
 from dask_rewrite.passes.movement_write import Writer
@@ -48,9 +49,13 @@ class Movement:
             moves = {key for key in moves if type(key) is not str}
         if not moves:
             return graph
-        pinned = self._pinned(graph, moves)
         site = Site(graph)
-        forms = Forms(graph, site, moves, pinned, self.max_pieces)
+        still = staying(moves, site)
+        moves -= still
+        if not moves:
+            return graph
+        pinned = self._pinned(graph, moves)
+        forms = Forms(graph, site, moves, pinned, self.max_pieces, still)
         forms.learn()
         writer = Writer(forms, self.max_whole)
         made: Nodes = {}
@@ -72,7 +77,8 @@ class Movement:
                 remarks.applied(self.name, key)
             made[key] = new
             needed = [dep for dep in new._dependencies if dep in moves and dep not in made]
-            needed += [source for dep in new._dependencies if (source := writer.cut_from(dep)) in moves]
+            if writer.cuts:
+                needed += [source for dep in new._dependencies if (source := writer.cut_from(dep)) in moves]
             if len(needed) > 1:
                 place = place or {key: i for i, key in enumerate(nodes)}
                 needed.sort(key=place.__getitem__)
@@ -85,7 +91,8 @@ class Movement:
     def _pinned(self, graph: Graph, moves: set[Key]) -> set[Key]:
         """The moves that outputs are, or that other tasks use."""
         others = [node._dependencies for key, node in graph.nodes.items() if key not in moves]
-        return moves.intersection(chain.from_iterable(others)).union(moves.intersection(graph.outputs))
+        used: frozenset[Key] = frozenset().union(*others)
+        return moves & used.union(graph.outputs)
 
     def _assembled(self, graph: Graph, moves: set[Key], made: Nodes, writer: Writer) -> Graph:
         nodes: Nodes = {key: node for key, node in graph.nodes.items() if key not in moves or key in made}
@@ -94,8 +101,16 @@ class Movement:
         annotations = graph.annotations
         if annotations and writer.annotations:
             graph = replace(graph, annotations={**annotations, **writer.annotations})
-        without_users(nodes, graph.outputs)
+        if len(nodes) < len(moves) or self._has_unused(graph, moves, nodes):
+            without_users(nodes, graph.outputs)
         return graph.with_nodes(nodes)
+
+    def _has_unused(self, graph: Graph, moves: set[Key], nodes: Nodes) -> bool:
+        """Whether something that the old tasks used is not used any more."""
+        before = graph.nodes
+        lost = [before[key]._dependencies for key in moves if nodes.get(key) is not before[key]]
+        unused = frozenset().union(*lost).intersection(nodes) - frozenset(graph.outputs)
+        return not unused.issubset(frozenset().union(*[node._dependencies for node in nodes.values()]))
 
 
 def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
+from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.mosaic import Mosaic, Piece, cut, seen_through, selection, sources_in, whole
-from dask_rewrite.passes.movement_read import GETITEMS, JOINS, Block, Reader, literal
+from dask_rewrite.mosaic import Fill, Mosaic, Piece, cut, seen_through, selection, sources_in, whole
+from dask_rewrite.passes.movement_read import GETITEMS, JOINS, Block, Reader, items_of, literal
+from dask_rewrite.passes.movement_sequence import producers_first
 from dask_rewrite.passes.movement_views import View, view_of
 from dask_rewrite.passes.movement_views import seen_through as view_through
 from dask_rewrite.rules import Site
@@ -45,12 +47,23 @@ class Forms:
         Those of them that others than they use.
     max_pieces : int
         Blocks that a task may be put together from, unless it was from as many before.
+    still : frozenset of Key
+        Other tasks that move data, which stay as they are.
     """
 
-    def __init__(self, graph: Graph, site: Site, moves: set[Key], pinned: set[Key], max_pieces: int) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        site: Site,
+        moves: set[Key],
+        pinned: set[Key],
+        max_pieces: int,
+        still: frozenset[Key] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.site = site
         self.moves = moves
+        self.still = still
         self.pinned = pinned
         self.max_pieces = max_pieces
         self.reader = Reader(site.facts)
@@ -76,7 +89,9 @@ class Forms:
             operation = None if task.kwargs else _operation(task.func, task.args, leaves)
             found = look_up(operation) if operation is not None else None
             if found is None:
-                found = self._read(task)
+                first = task.args[0] if id(task.func) in GETITEMS and task.args else None
+                hopeless = type(first) is TaskRef and self.reader.leaf(first.key) is None
+                found = None if hopeless else self._read(task)
                 if found is None:
                     self._learn_view(key, task)
                     continue
@@ -85,11 +100,24 @@ class Forms:
                     same[operation] = found
             forms[key] = leaves[key] = found
 
+    def everything(self) -> Iterator[tuple[Key, Block]]:
+        """The forms of all tasks that move data, also of those that stay as they are, producers first."""
+        for key in producers_first({*self.moves, *self.still}, self.graph.nodes):
+            task: Any = self.graph.nodes[key]
+            form = self.reader.read(task) if key in self.still else self.forms.get(key)
+            if form is not None:
+                yield key, form
+
     def _read(self, task: Task) -> Block | None:
         """The task's block, seen through the tasks that it uses where that does not cost more."""
         reader = self.reader
         if id(task.func) in GETITEMS and self._is_stage(task):
             return reader.read(task, {task.args[0].key})
+        if task.func is concatenate_shaped and (stages := self._stages(task)):
+            found = reader.read(task, stages)
+            if found is not None:
+                self._kept |= stages
+            return found
         found = reader.read(task)
         if found is None:
             return None
@@ -103,6 +131,31 @@ class Forms:
         stages = {key for key in below if parts[key] > 1}
         self._kept |= stages
         return reader.read(task, stages)
+
+    def _stages(self, task: Task) -> set[Key]:
+        """The blocks that a join must not go around, where that can be told from the numbers of pieces."""
+        refs, forms = items_of(task.args[0]) or (), self.forms
+        wide = [ref.key for ref in refs if type(ref) is TaskRef and ref.key in forms]
+        if all(len(forms[key][0].pieces) == 1 for key in wide):
+            return set()
+        sources: list[Any] = []
+        below: list[Key] = []
+        for ref in refs:
+            block = self.reader.leaf(ref.key) if type(ref) is TaskRef else None
+            if block is None:
+                return set()
+            mine = [piece.source for piece in block[0].pieces]
+            if len(mine) != 1 or type(mine[0]) is not Fill:
+                below.append(ref.key)
+            sources.extend(mine)
+        distinct = set(sources)
+        if len(sources) == len(below) or len(distinct) < len(sources):
+            return set()
+        after = sum([type(source) is not Fill for source in distinct])
+        parts = {key: self.forms[key][0].parts for key in below if key in self.forms}
+        if after <= len(below) or after <= self._allowed(len(below), parts):
+            return set()
+        return {key for key, count in parts.items() if count > 1}
 
     def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
         """How many pieces are no worse than ``before`` references to blocks of so many parts."""
@@ -235,35 +288,3 @@ def _operation(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | No
         return (id(block), *[(item.start, item.stop, item.step) for item in index])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
-
-
-def producers_first(keys: set[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
-    """The keys in an order in which each follows those that it uses; the same in every process.
-
-    Graphs are written consumers first, so that most come the right way round when read backwards.
-    """
-    waiting = set(keys)
-    late = []
-    for key in reversed(list(nodes)):
-        if key in keys:
-            if nodes[key]._dependencies.isdisjoint(waiting):
-                waiting.discard(key)
-                yield key
-            else:
-                late.append(key)
-    place = {key: i for i, key in enumerate(late)}
-    for start in late:
-        stack = [start]
-        opened: set[Key] = set()
-        while stack:
-            key = stack[-1]
-            before = [dep for dep in nodes[key]._dependencies if dep in waiting and dep not in opened]
-            if before and key not in opened and key in waiting:
-                opened.add(key)
-                before.sort(key=place.__getitem__)
-                stack.extend(before)
-                continue
-            stack.pop()
-            if key in waiting:
-                waiting.discard(key)
-                yield key

@@ -6,7 +6,7 @@ import operator
 from math import prod
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, List, NestedContainer, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
@@ -79,7 +79,8 @@ class LooseWriter:
                 if same != ref:
                     values[ref] = TaskRef(same)
         for members in groups.values():
-            self._nest(dict.fromkeys(members), values)
+            if len(members) > 1:
+                self._nest(dict.fromkeys(members), values)
         return replaced(task, values) if values else task
 
     def _small(self, ref: Key) -> Any:
@@ -122,12 +123,19 @@ def references(node: Any) -> list[Key]:
     stack = [node]
     while stack:
         here = stack.pop()
-        if isinstance(here, TaskRef):
+        if type(here) is List:
+            inside = here.args[::-1]
+        elif isinstance(here, TaskRef):
             found.append(here.key)
+            continue
         elif type(here) is Alias:
             found.append(here.target)
+            continue
         elif isinstance(here, Task):
-            stack.extend(reversed(list(children(here))))
+            inside = tuple(children(here))[::-1]
+        else:
+            continue
+        stack.extend(inside)
     return found
 
 

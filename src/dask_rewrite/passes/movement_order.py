@@ -54,16 +54,16 @@ class Order:
         found = self._known.get(key)
         if found is None:
             node = self._site.node(key)
-            found = node is not None and self._is_c(node, depth)
+            found = node is not None and self._is_c(key, node, depth)
             if found or depth == _DEPTH:
                 self._known[key] = found
         return found
 
-    def _is_c(self, node: GraphNode, depth: int) -> bool:
+    def _is_c(self, key: Key, node: GraphNode, depth: int) -> bool:
         if type(node) is DataNode:
             value = node.value
             return type(value) is np.ndarray and bool(value.flags.c_contiguous)
-        if type(node) is not Task or not depth or self._site.facts.of_node(node) is None:
+        if type(node) is not Task or not depth or self._site.facts.of(key) is None:
             return False
         func = node.func
         if id(func) in _MAKERS:
@@ -71,7 +71,7 @@ class Order:
         if type(func) is partial and not node.dependencies:
             return self._is_creation(func)
         if func is chunk.getitem:
-            return self._copies(node)
+            return self._copies(key, node)
         if not self.keeps(node):
             return False
         return all(self.is_c(dep, depth - 1) for dep in node.dependencies)
@@ -101,11 +101,11 @@ class Order:
         name = getattr(inner, "__module__", "") or ""
         return name.split(".")[0] == "numpy" and "order" not in func.keywords
 
-    def _copies(self, node: Task) -> bool:
+    def _copies(self, key: Key, node: Task) -> bool:
         """Whether ``chunk.getitem`` copies: what is at most half of its source."""
         ref = node.args[0] if node.args else None
         whole = self._site.facts.of(ref.key) if type(ref) is TaskRef else None
-        part = self._site.facts.of_node(node)
+        part = self._site.facts.of(key)
         return whole is not None and part is not None and whole.size >= 2 * part.size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from dask.typing import Key
 from dask_rewrite.facts import Facts
 from dask_rewrite.knowledge import Fact
 from dask_rewrite.mosaic import Fill, Mosaic, constant, cut, joined, padded, transposed, whole
+from dask_rewrite.passes.movement_tiles import NOT_TILED, tiled
 
 GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
 JOINS = frozenset(map(id, (concatenate_shaped, concatenate3, np.concatenate)))
@@ -23,9 +25,6 @@ MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
 
 #: A mosaic and its dtype.
 Block: TypeAlias = tuple[Mosaic, np.dtype[Any]]
-
-#: Mosaics of more pieces are not compared with each other.
-_COMPARED = 16
 
 #: Nested tasks are read down to this depth.
 _DEPTH = 8
@@ -70,19 +69,22 @@ class Reader:
             return leaves[key]
         fact = self.facts.of(key)
         found = None if fact is None else leaf_of(key, fact)
-        if found is not None:
+        if found is not None and fact is not None and fact.fill is not None:
             found = self.one(found)
         leaves[key] = found
         return found
 
     def one(self, block: Block) -> Block:
-        """The same object for equal blocks."""
+        """The same object for equal blocks, nearly always: their first and last pieces tell them apart."""
         mosaic = block[0]
-        if not 0 < len(mosaic.pieces) <= _COMPARED:
+        pieces = mosaic.pieces
+        if not pieces:
             return block
-        return self._blocks.setdefault((mosaic.shape, mosaic.pieces), block)
+        known = self._blocks.setdefault((mosaic.shape, len(pieces), pieces[0], pieces[-1]), block)
+        return known if known is block or known[0].pieces == pieces else block
 
-    def _reference(self, key: Key) -> Block | None:
+    def reference(self, key: Key) -> Block | None:
+        """What stands for a block that the task being read refers to."""
         found = self.leaf(key)
         if found is None:
             return None
@@ -96,9 +98,9 @@ class Reader:
     def _expression(self, node: Any, depth: int) -> Block | None:
         kind = type(node)
         if kind is TaskRef:
-            return self._reference(node.key)
+            return self.reference(node.key)
         if kind is Alias:
-            return self._reference(node.target)
+            return self.reference(node.target)
         if kind is not Task or not depth:
             return None
         func = id(node.func)
@@ -128,6 +130,12 @@ class Reader:
         return None if found is None or not found.shape else (found, inner[1])
 
     def _join(self, task: Task, depth: int) -> Block | None:
+        if task.func is concatenate_shaped:
+            before = len(self.referred)
+            found = self._tiled(task)
+            if found is not NOT_TILED:
+                return found  # type: ignore[no-any-return]
+            del self.referred[before:]
         blocks = _nested_blocks(task)
         if blocks is None:
             return None
@@ -141,13 +149,17 @@ class Reader:
         made = self._grid(blocks, 0, levels, depth)
         return None if made is None else made[:2]
 
+    def _tiled(self, task: Task) -> Any:
+        refs, shape = items_of(task.args[0]), _grid_shape(task)
+        if not refs or shape is None or prod(shape) != len(refs):
+            return NOT_TILED
+        return tiled(refs, shape, self)
+
     def _grid(self, blocks: Any, axis: int, ndim: int, depth: int) -> Any:
         """(mosaic, dtype, cuts along this axis and the following) of nested lists."""
         if type(blocks) is not list:
             found = (
-                self._reference(blocks.key)
-                if type(blocks) is TaskRef
-                else self._expression(blocks, depth - 1)
+                self.reference(blocks.key) if type(blocks) is TaskRef else self._expression(blocks, depth - 1)
             )
             if found is None or axis != ndim or len(found[0].shape) != ndim:
                 return None
@@ -225,18 +237,24 @@ def _nested_blocks(task: Task) -> list[Any] | None:
         if task.func is concatenate3 and (len(task.args) > 1 or task.kwargs):
             return None
         return blocks
-    shape: Any = literal(task.args[1]) if len(task.args) == 2 and not task.kwargs else None
-    if type(shape) is List:
-        shape = [literal(item) for item in shape.args]
-    if type(shape) not in (list, tuple) or not all(type(n) is int and n > 0 for n in shape):
-        return None
-    if any(type(block) is list for block in blocks):
+    shape = _grid_shape(task)
+    if shape is None or any(type(block) is list for block in blocks):
         return None
     for count in reversed(shape[1:]):
         if len(blocks) % count:
             return None
         blocks = [blocks[i : i + count] for i in range(0, len(blocks), count)]
     return blocks if len(blocks) == shape[0] else None
+
+
+def _grid_shape(task: Task) -> Sequence[int] | None:
+    """How many blocks along each axis ``concatenate_shaped`` joins."""
+    shape: Any = literal(task.args[1]) if len(task.args) == 2 and not task.kwargs else None
+    if type(shape) is List:
+        shape = [literal(item) for item in shape.args]
+    if type(shape) not in (list, tuple) or not shape or not all(type(n) is int and n > 0 for n in shape):
+        return None
+    return shape  # type: ignore[no-any-return]
 
 
 def _lists(node: Any, depth: int) -> Any:

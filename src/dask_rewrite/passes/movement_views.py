@@ -52,9 +52,13 @@ def view_of(task: Task) -> View | None:
     return View(ref.key, tuple(ranges))
 
 
+def _is_end(end: Any) -> bool:
+    return end is None or type(end) is int
+
+
 def _range(item: slice) -> Range | None:
     start, stop, step = item.start, item.stop, item.step
-    if any(end is not None and type(end) is not int for end in (start, stop, step)):
+    if not (_is_end(start) and _is_end(stop) and _is_end(step)):
         return None
     if step == -1 and start is not None:
         if start >= 0 and (stop is None or 0 <= stop < start):

@@ -150,7 +150,7 @@ class Writer:
     def _cut_keys(self) -> dict[Any, Key]:
         """Slices of large blocks that are tasks already."""
         found: dict[Any, Key] = {}
-        for key, (mosaic, _) in self.forms.forms.items():
+        for key, (mosaic, _) in self.forms.everything():
             pieces = mosaic.pieces
             if len(pieces) == 1 and type(pieces[0].source) is not Fill:
                 name = self._cut_name(key, pieces[0])

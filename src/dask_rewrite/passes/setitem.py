@@ -16,7 +16,7 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Fact
 from dask_rewrite.graph import Graph
-from dask_rewrite.nodes import call_with_dict, count_references, with_references
+from dask_rewrite.nodes import call_with_dict, count_references, with_values
 from dask_rewrite.passes.setitem_values import NOTHING, Own, own_value
 from dask_rewrite.program import Step, operation, straight_line
 from dask_rewrite.remarks import Remarks
@@ -234,8 +234,7 @@ def joined(writes: Sequence[_Write], fact: Fact | None) -> Task:
             flush()
             names = {write.task.args[0].key: block}
             for task in write.own.tasks:
-                made = with_references(task, names)
-                assert isinstance(made, Task)
+                made = with_values(task, names)
                 names[task.key] = value = step(made)  # the last one makes the value
             private = private and not write.own.shares
         if private and write.filled and (masked or not write.masked):

@@ -1,0 +1,87 @@
+"""One look into a task: how deep tasks nest in it, and what it refers to."""
+
+from __future__ import annotations
+
+from types import MethodType
+
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+
+from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW, REF
+
+
+def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
+    """How deep tasks nest in a node, templates and programs included, and every reference in it.
+
+    Parameters
+    ----------
+    node : GraphNode
+        The node to look into; nothing recurses over it.
+    templates : dict
+        Depths of templates by identity, since many blocks share one; filled in.
+
+    Returns
+    -------
+    depth : int
+        Zero for a task that holds no other.
+    references : list of Key
+        A key stands there as often as the node refers to it.
+
+    Examples
+    --------
+    >>> from dask._task_spec import List, TaskRef
+    >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
+    (2, ['a'])
+    """
+    if not isinstance(node, Task):
+        return 0, list(node.dependencies)
+    references: list[Key] = []
+    if not node.kwargs and type(node.func) is not MethodType:
+        for arg in node.args:
+            kind = KINDS[type(arg)]
+            if kind == REF:
+                references.append(arg.key)
+            elif kind != RAW or type(arg) is MethodType:
+                break
+        else:  # nothing is nested in most tasks
+            return 0, references
+        references.clear()
+    depth = deepest = 0
+    level = [node]
+    while level:
+        below: list[Task] = []
+        for task in level:
+            func = task.func
+            if type(func) is MethodType:
+                deepest = max(deepest, depth + _depth_of_call(func, templates))
+            for arg in (*task.args, *task.kwargs.values()) if task.kwargs else task.args:
+                kind = KINDS[type(arg)]
+                if kind == REF:
+                    references.append(arg.key)
+                elif kind == RAW:
+                    if type(arg) is MethodType:
+                        deepest = max(deepest, depth + _depth_of_call(arg, templates))
+                elif isinstance(arg, Task):
+                    below.append(arg)
+                elif kind == FUTURE:
+                    references.append(arg.key)
+                elif kind == ALIAS:
+                    references.append(arg.target)
+        if below:
+            depth += 1
+        level = below
+    return max(deepest, depth), references
+
+
+def _depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
+    """Levels that a bound method of a task adds; templates hold no templates deeper than a few."""
+    body = call.__self__
+    if not isinstance(body, Task):
+        return 0
+    found = templates.get(id(body))
+    if found is None:
+        found = templates[id(body)] = 1 + survey(body, templates)[0]
+    return found
+
+
+__all__ = ["survey"]
