@@ -66,7 +66,8 @@ def _persisted(way: str) -> Callable[..., Any]:
         x = da.arange(4 * n, chunks=4).astype(float)
         if share is None:
             return WAYS[way](x, Model())
-        model = share.scatter(Model(), broadcast=True)
+        # A key of its own: workers may lose data scattered again under a key they are just releasing.
+        model = share.scatter(Model(), broadcast=True, hash=False)
         return x.map_blocks(_apply, model=model, dtype=float, meta=np.empty(0))
 
     return build
