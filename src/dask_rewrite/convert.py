@@ -65,6 +65,7 @@ class TooDeep(Exception):
 
 #: Tasks nested deeper than this are taken apart.
 DEPTH_LIMIT = 32
+_NESTED = (NODE, ITEMS)
 
 
 class Converter:
@@ -179,21 +180,21 @@ class Converter:
         changed = False
         known = self._refs.get
         for arg in values:
-            kind = KINDS[type(arg)]
-            if kind == RAW:
-                pass
-            elif kind == REF:
+            kind = REF if type(arg) is TaskRef else KINDS[type(arg)]
+            if kind == REF:
                 new: Any = known(arg.key) or ref(arg.key)
                 key = new.key
                 deps.append(key)
                 if key != arg.key:
                     changed = True
                     arg = new
+            elif kind == RAW:
+                pass
             elif kind == ALIAS:  # evaluates to its target, whatever it is called
                 arg = ref(arg.target)
                 deps.append(arg.key)
                 changed = True
-            elif kind in (NODE, ITEMS):
+            elif kind in _NESTED:
                 new = (
                     self._resolve_container(arg, depth + 1) if kind == ITEMS else self.resolve(arg, depth + 1)
                 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from dask._task_spec import GraphNode
+from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
 if TYPE_CHECKING:
@@ -94,14 +94,33 @@ class Graph:
     bounds_memory: bool = False
     token: str = ""
     _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
+    _called: tuple[int, dict[int, Any]] | None = field(default=None, init=False, repr=False, compare=False)
 
-    def users(self) -> Counter[Key]:
-        """How many tasks use each key; keys that nobody uses are absent. It belongs to the caller."""
+    def users(self) -> Mapping[Key, int]:
+        """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
         if self._users is None or self._users[0] != len(self.nodes):
             # Passes that change nothing hand the same graph on: it is counted once.
             counted = Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
             self._users = (len(self.nodes), counted)
-        return self._users[1].copy()
+        return self._users[1]
+
+    def functions(self) -> Mapping[int, Any]:
+        """The functions that tasks call, by their identity."""
+        if self._called is None or self._called[0] != len(self.nodes):
+            called = [node.func for node in self.nodes.values() if type(node) is Task]
+            self._called = (len(self.nodes), dict(zip(map(id, called), called)))
+        return self._called[1]
+
+    def calling(self, functions: Set[int]) -> dict[Key, Task]:
+        """The tasks that call one of these functions, which are told apart by identity.
+
+        Most passes look for functions that a graph does not have: those need no look at each task.
+        """
+        if functions.isdisjoint(self.functions()):
+            return {}
+        return {
+            k: node for k, node in self.nodes.items() if type(node) is Task and id(node.func) in functions
+        }
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""

@@ -30,6 +30,7 @@ from dask_rewrite.emit import Recipe
 from dask_rewrite.graph import Graph, Nodes
 from dask_rewrite.layer_order import layer_order
 from dask_rewrite.layers import Coords
+from dask_rewrite.marking import mark_layers
 from dask_rewrite.nodes import renamed
 from dask_rewrite.references import References, keeps_name
 from dask_rewrite.remarks import Remarks
@@ -111,7 +112,7 @@ class Lowering:
         refs = self.references
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
-        refs.name_layers(order, users, self.salt)
+        refs.token, refs.names = mark_layers(refs, order, users, self.salt)
         clusters = self._clusters(order, users)
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:

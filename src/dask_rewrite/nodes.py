@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, cast, overload
 
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW, REF
+from dask_rewrite.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW, REF
 
 Deps: TypeAlias = frozenset[Key]
 
 NO_DEPS: Deps = frozenset()
+_NAMING = (REF, ALIAS)
+_VALUES = (RAW, FUTURE)
 NO_KWARGS: dict[str, Any] = {}
 
 _SLOTS = ["_data_producer", "_dependencies", "_is_coro", "_repr", "_token", "args", "func", "key", "kwargs"]
@@ -156,36 +158,43 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     old = node.dependencies
     if values.keys().isdisjoint(old):
         return node
-    if type(node) is not Task and not isinstance(node, NestedContainer):
-        subs = {key: values[key] for key in old if key in values}
-        return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
-    args = tuple(_filled(node.args, values))
-    if len(old) == 1:  # as most nested nodes have
-        (key,) = old
-        deps = _depends(values[key])
-    else:
-        deps = old.difference(values).union(*[_depends(values[key]) for key in old if key in values])
-    if isinstance(node, NestedContainer):
-        return make_container(node, args, deps)
-    kwargs = node.kwargs
-    if kwargs:
-        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values)))
-    return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
+    gained: set[Key] = set()  # what the nodes that are put in depend on
+    if type(node) is Task:
+        args = tuple(_filled(node.args, values, gained))
+        kwargs = node.kwargs
+        if kwargs:
+            kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
+        deps = old.difference(values).union(gained)
+        return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
+    if KINDS[type(node)] == ITEMS:
+        container = cast(NestedContainer, node)
+        args = tuple(_filled(container.args, values, gained))
+        return make_container(container, args, old.difference(values).union(gained))
+    subs = {key: values[key] for key in old if key in values}
+    return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
 
 
-def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef]) -> list[Any]:
+def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gained: set[Key]) -> list[Any]:
     filled: list[Any] = []
     for arg in args:
-        kind = KINDS[type(arg)]
-        if kind in (REF, ALIAS):  # an alias in an argument is worth what it names
+        kind = REF if type(arg) is TaskRef else KINDS[type(arg)]
+        if kind in _NAMING:  # an alias in an argument is worth what it names
             found = values.get(arg.key if kind == REF else arg.target)
-            if found is not None:
-                arg = nameless(found) if type(found) is Task else found
-        elif kind not in (RAW, FUTURE):
-            arg = with_values(arg, values)
+            if found is None:
+                pass
+            elif type(found) is Task:
+                arg = nameless(found)
+                gained |= found._dependencies
+            elif isinstance(found, TaskRef):
+                arg = found
+                gained.add(found.key)
+            else:
+                arg = found
+                gained |= found.dependencies
+        elif kind not in _VALUES:
+            made = with_values(arg, values)
+            if made is not arg:
+                arg = made
+                gained |= made._dependencies
         filled.append(arg)
     return filled
-
-
-def _depends(value: GraphNode | TaskRef) -> Deps:
-    return frozenset((value.key,)) if isinstance(value, TaskRef) else value.dependencies

@@ -18,7 +18,7 @@ from toolz import identity, pipe
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
 
 #: Atoms that are compared by value when two steps are the same; all else by identity.
-_BY_VALUE = (int, str, bytes, bool, type(None))
+_BY_VALUE = frozenset([int, str, bytes, bool, type(None)])
 
 
 #: A value of a program and the expression that computes it, over references to earlier values.
@@ -121,44 +121,43 @@ def shape_of(node: Any, named: Callable[[Any], Hashable]) -> Hashable:
         What stands for a key in the result.
     """
     parts: list[Any] = []
-    _shape(node, named, False, parts)
+    _shape([node], named, False, parts)
     return tuple(parts)
 
 
-def _shape(node: Any, named: Callable[[Any], Hashable], by_items: bool, parts: list[Any]) -> None:
-    """Write down a node in one row: each kind is followed by how much belongs to it."""
-    kind = type(node)
-    if kind in _BY_VALUE:
-        parts += (kind, node)
-    elif kind is TaskRef:
-        parts += (kind, named(node.key))
-    elif isinstance(node, Task):
-        func, args, kwargs = node.func, node.args, node.kwargs
-        by_items = by_items or (type(func) is FunctionType and _describes_blocks(func))
-        parts += (kind, id(func), len(args), *kwargs)
-        for arg in args:
-            _shape(arg, named, by_items, parts)
-        for arg in kwargs.values():
-            _shape(arg, named, by_items, parts)
-    elif kind is tuple or (by_items and kind in (list, dict)):
-        parts += (kind, len(node))
-        for item in node:
-            _shape(item, named, by_items, parts)
-        if kind is dict:
-            for item in node.values():
-                _shape(item, named, by_items, parts)
-    elif kind is float:
-        parts += (kind, node.hex())
-    elif kind is slice:
-        parts.append(kind)
-        for end in (node.start, node.stop, node.step):
-            _shape(end, named, False, parts)
-    elif kind is Alias:
-        parts += (kind, named(node.target))
-    elif by_items and kind is set:
-        parts += (kind, frozenset([shape_of(item, named) for item in node]))
-    else:
-        parts += (id, id(node))
+def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, parts: list[Any]) -> None:
+    """Write down nodes in one row: each kind is followed by how much belongs to it."""
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind in _BY_VALUE:
+            parts += (kind, node)
+        elif kind is TaskRef:
+            parts += (kind, named(node.key))
+        elif isinstance(node, Task):
+            func, args, kwargs = node.func, node.args, node.kwargs
+            parts += (kind, id(func), len(args), *kwargs)
+            if not by_items and type(func) is FunctionType and _describes_blocks(func):
+                _shape([*kwargs.values(), *args], named, True, parts)
+                continue
+            stack += kwargs.values()
+            stack += args
+        elif kind is tuple or (by_items and kind in (list, dict)):
+            parts += (kind, len(node))
+            stack += node
+            if kind is dict:
+                stack += node.values()
+        elif kind is float:
+            parts += (kind, node.hex())
+        elif kind is slice:
+            parts.append(kind)
+            stack += (node.start, node.stop, node.step)
+        elif kind is Alias:
+            parts += (kind, named(node.target))
+        elif by_items and kind is set:
+            parts += (kind, frozenset([shape_of(item, named) for item in node]))
+        else:
+            parts += (id, id(node))
 
 
 def _describes_blocks(func: FunctionType) -> bool:

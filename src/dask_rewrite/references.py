@@ -7,18 +7,17 @@ demands the task: blocks of Blockwise layers are noted per layer, keys of all ot
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, Task, TaskRef
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
 
-from dask_rewrite.annotations import Annotations, described
+from dask_rewrite.annotations import Annotations
 from dask_rewrite.layers import Coords, Plan
-from dask_rewrite.names import fingerprint, layer_name, mark
+from dask_rewrite.names import layer_name, mark
 from dask_rewrite.overlap import OverlapBlocks
 
 _MISSING = object()
@@ -81,65 +80,6 @@ class References:
         self.flat.update(mapping)
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))
-
-    def name_layers(self, order: Sequence[str], users: Mapping[str, Sequence[str]], salt: str) -> None:
-        """Decide which names get the mark of this rewrite: those of inner blocks.
-
-        A layer of one text key (delayed work) is marked only if something below it is: people
-        watch those by name.
-        """
-        final = {n for n in self.output_names if isinstance(n, str) and n in self.output_keys}
-        parts: list[object] = [salt]
-        for name in sorted(map(str, order)):
-            if name in final:
-                continue
-            if name.isdigit():  # dask names layers of plain dicts by their address
-                parts.append(sorted(map(str, self.hlg.layers[name])))
-                continue
-            parts.append(name)
-            annotations = self.hlg.layers[name].annotations if name in self.hlg.layers else None
-            if annotations and self.annotated:
-                parts.append(described(annotations))
-        parts.append(sorted(str(n) for n in self.output_names - final))
-        parts.append(sorted(str(n) for n in users if any(user in final for user in users[n])))
-        wanted = [key for key in self.outputs if type(key) is tuple]
-        for name in sorted(final):
-            value = self.flat.get(name)
-            if isinstance(value, GraphNode):
-                wanted.extend(value.dependencies)
-            else:
-                parts.append(name)
-        parts.append(self._partial(wanted))
-        self.token = fingerprint(parts)
-        touched: set[str] = set()
-        for name in reversed(order):
-            layer = self.hlg.layers[name]
-            below = any(dep in touched for dep in self.hlg.dependencies.get(name, ()))
-            mixed = self._with_blocks(name, layer)
-            below = below or bool(mixed)
-            if name in self.plans or below or name not in self.flat:
-                touched.add(name)
-            if name in self.plans:
-                self.names[name] = mark(name, self.token)
-            elif below and isinstance(name, str) and name in self.flat and name not in self.output_keys:
-                if isinstance(layer, MaterializedLayer) and not isinstance(self.flat[name], DataNode):
-                    self.names[name] = mark(name, self.token)
-            self.names.update((key, mark(key, self.token)) for key in mixed if key not in self.output_keys)
-
-    def _with_blocks(self, name: str, layer: Layer) -> list[str]:
-        """The text keys of a layer of delayed work that holds the blocks of a collection too."""
-        if name not in self.flat or not isinstance(layer, MaterializedLayer) or len(layer) == 1:
-            return []
-        if not any(type(key) is tuple for key in layer.mapping):
-            return []
-        return [key for key, node in layer.mapping.items() if type(key) is str and type(node) is Task]
-
-    def _partial(self, wanted: Sequence[Key]) -> list[str]:
-        """The wanted keys of layers of which only a part is wanted."""
-        counts = Counter(map(layer_name, set(wanted)))
-        layers = self.hlg.layers
-        partial = {n for n, count in counts.items() if n not in layers or count != _size(layers[n])}
-        return sorted(str(key) for key in wanted if layer_name(key) in partial) if partial else []
 
     # -- references ----------------------------------------------------------------------------
 
@@ -307,11 +247,6 @@ class References:
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
         self.queue.extend((key, key) for key in keys)
-
-
-def _size(layer: Layer) -> int:
-    """Number of keys, where that can be told without making them."""
-    return len(layer) if isinstance(layer, (Blockwise, MaterializedLayer)) else -1
 
 
 def keeps_name(value: Any) -> bool:

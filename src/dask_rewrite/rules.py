@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from dask._task_spec import GraphNode, Task
@@ -32,6 +33,7 @@ class Missed:
 Replacement: TypeAlias = Mapping[Key, GraphNode]
 
 
+_dependencies = attrgetter("_dependencies")
 _NOBODY: list[Key] = []
 
 
@@ -56,8 +58,14 @@ class Site:
         self._effects: dict[Key, tuple[GraphNode, Effect]] = {}
 
     @cached_property
-    def _users(self) -> dict[Key, int]:
+    def _users(self) -> Mapping[Key, int]:
         return self.graph.users()
+
+    @cached_property
+    def _own_users(self) -> dict[Key, int]:
+        """The users as they change with what is replaced."""
+        self._users = own = dict(self._users)
+        return own
 
     @cached_property
     def _consumers(self) -> dict[Key, list[Key]]:
@@ -142,7 +150,7 @@ class Site:
 
     def replace(self, key: Key, nodes: Replacement) -> None:
         """Put replacement nodes in; what nobody uses any more goes."""
-        users = self._users
+        users = self._own_users
         if not self.changed:  # graphs are not changed in place: copy at the first rewrite
             self.graph = self.graph.with_nodes(dict(self.graph.nodes))
             self.changed = True
@@ -229,16 +237,16 @@ class Rules:
         nodes = graph.nodes
         for rule in self.rules:
             if (above := getattr(rule, "inputs_above", None)) is not None:
-                found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
+                if max(map(len, map(_dependencies, nodes.values())), default=0) > above:
+                    found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
                 continue
             anchors = frozenset(map(id, rule.anchors))
-            mine = [k for k, t in nodes.items() if type(t) is Task and id(t.func) in anchors]
+            mine = list(graph.calling(anchors))
             fed_by = getattr(rule, "fed_by", ())
             if fed_by and mine:
                 feeding = set(mine)
                 if fed_by != rule.anchors:
-                    sources = frozenset(map(id, fed_by))
-                    feeding = {k for k, t in nodes.items() if type(t) is Task and id(t.func) in sources}
+                    feeding = set(graph.calling(frozenset(map(id, fed_by))))
                 mine = [k for k in mine if not feeding.isdisjoint(nodes[k]._dependencies)]
             found.update(dict.fromkeys(mine))
         return list(found)

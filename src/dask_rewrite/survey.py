@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import MethodType
 
-from dask._task_spec import GraphNode, Task
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW, REF
+from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW
 
 
 def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
@@ -36,29 +36,19 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
     if not isinstance(node, Task):
         return 0, list(node.dependencies)
     references: list[Key] = []
-    if not node.kwargs and type(node.func) is not MethodType:
-        for arg in node.args:
-            kind = KINDS[type(arg)]
-            if kind == REF:
-                references.append(arg.key)
-            elif kind != RAW or type(arg) is MethodType:
-                break
-        else:  # nothing is nested in most tasks
-            return 0, references
-        references.clear()
     depth = deepest = 0
     level = [node]
-    while level:
+    while True:
         below: list[Task] = []
         for task in level:
-            func = task.func
-            if type(func) is MethodType:
-                deepest = max(deepest, depth + _depth_of_call(func, templates))
+            if type(task.func) is MethodType:
+                deepest = max(deepest, depth + _depth_of_call(task.func, templates))
             for arg in (*task.args, *task.kwargs.values()) if task.kwargs else task.args:
-                kind = KINDS[type(arg)]
-                if kind == REF:
+                if type(arg) is TaskRef:
                     references.append(arg.key)
-                elif kind == RAW:
+                    continue
+                kind = KINDS[type(arg)]
+                if kind == RAW:
                     if type(arg) is MethodType:
                         deepest = max(deepest, depth + _depth_of_call(arg, templates))
                 elif isinstance(arg, Task):
@@ -67,10 +57,10 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
                     references.append(arg.key)
                 elif kind == ALIAS:
                     references.append(arg.target)
-        if below:
-            depth += 1
+        if not below:
+            return max(deepest, depth), references
+        depth += 1
         level = below
-    return max(deepest, depth), references
 
 
 def _depth_of_call(call: MethodType, templates: dict[int, int]) -> int:

@@ -11,7 +11,6 @@ import functools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ _Compose: Any = functoolz.Compose
 SUMS = (np.sum, chunk.sum)
 #: Block functions of dask's products; what they return belongs to nobody else.
 PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
-_function = attrgetter("func")
 
 
 class Reducer(NamedTuple):
@@ -99,12 +97,11 @@ class Tree:
 
 def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
     """All sum trees of a graph whose terms share blocks, or the reason why one is left alone."""
-    tasks = [node for node in site.graph.nodes.values() if type(node) is Task]
-    functions = dict(zip(map(id, map(_function, tasks)), tasks))
-    reducers = {i: found for i, task in functions.items() if (found := reducer_of(task.func)) is not None}
+    graph = site.graph
+    reducers = {i: found for i, func in graph.functions().items() if (found := reducer_of(func)) is not None}
     if not reducers:
         return
-    summing = {task.key: task for task in tasks if id(task.func) in reducers}
+    summing = graph.calling(reducers.keys())
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
     for root in [key for key in summing if key not in below]:
         term = _first_term(root, summing, site)

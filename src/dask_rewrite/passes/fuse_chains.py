@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
@@ -85,7 +84,7 @@ class FuseChains:
         """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
         most, elementwise = self.max_sources, graph.elementwise
-        users: Counter[Key] | None = None
+        users: Mapping[Key, int] | None = None
         outputs = frozenset(graph.outputs)
         movable: dict[int, bool] = {}  # by function
         links: dict[Key, list[Key]] = {}
@@ -141,7 +140,7 @@ class FuseChains:
         return _as_program(chain, tasks, producer, programs)
 
 
-def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Counter[Key]) -> list[Key]:
+def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, int]) -> list[Key]:
     """The one producer that has waited for all that its consumer waits for: together they start no later."""
     if len(deps) > MOST_INPUTS:
         return []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,8 @@ from dask_rewrite.survey import survey
 _SAMPLE = 24
 #: Blocks of a layer that are looked at, if it has more than twice as many.
 _BLOCKS = 8
+#: In place of the identity of a function, for data.
+_NO_FUNCTION = 0
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
 
@@ -102,7 +105,7 @@ class FuseSmall:
                         depths[dep] = survey(nodes[dep], templates)[0]
         return links
 
-    def _producers(self, graph: Graph, users: Counter[Key]) -> list[Key]:
+    def _producers(self, graph: Graph, users: Mapping[Key, int]) -> list[Key]:
         """Tasks of known functions that one task uses; what loads or creates is not among them."""
         outputs = frozenset(graph.outputs)
         return [
@@ -158,41 +161,39 @@ class FuseSmall:
 class _Small(dict[Key, bool]):
     """Which blocks are known to be small; found out when first asked.
 
-    Of the blocks of a layer that call the same function only some are looked at, as long as they agree:
-    nothing but profit hangs on it.
+    Of the blocks of a layer that call the same function, or are data, only some are looked at, as long
+    as they agree: nothing but profit hangs on it.
     """
 
     def __init__(self, nodes: Mapping[Key, GraphNode], facts: Facts, max_bytes: int) -> None:
         super().__init__()
         self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
-        self._blocks: dict[tuple[Any, int], list[Key]] = {}
-        self._verdicts: dict[tuple[Any, int], bool | None] = {}
+        self._alike: dict[tuple[Any, int], list[Key]] = {}
 
     def __missing__(self, key: Key) -> bool:
-        found = None
         node = self._nodes.get(key)
-        if type(key) is tuple and key and type(node) is Task:
-            group = (key[0], id(node.func))
-            found = self._verdicts[group] if group in self._verdicts else self._verdict(group)
-        if found is None:
-            found = self._of(key)
-        self[key] = found
-        return found
+        if type(key) is tuple and key and node is not None:
+            self._alike = self._alike or self._groups()
+            keys = self._alike.pop((key[0], id(node.func) if type(node) is Task else _NO_FUNCTION), ())
+            if len(keys) > 2 * _BLOCKS:
+                found = set(map(self._of, keys[:: len(keys) // _BLOCKS]))
+                if len(found) == 1:
+                    self.update(dict.fromkeys(keys, found.pop()))
+                    return self[key]
+        self[key] = small = self._of(key)
+        return small
+
+    def _groups(self) -> dict[tuple[Any, int], list[Key]]:
+        """Blocks of one layer that call the same function."""
+        groups: defaultdict[tuple[Any, int], list[Key]] = defaultdict(list)
+        for key, node in self._nodes.items():
+            if type(key) is tuple and key:
+                groups[key[0], id(node.func) if type(node) is Task else _NO_FUNCTION].append(key)
+        return groups
 
     def work(self, node: GraphNode) -> bool:
         """All that a task takes is small, and what it gives."""
-        return self[node.key] and all(map(self.__getitem__, node.dependencies))
-
-    def _verdict(self, group: tuple[Any, int]) -> bool | None:
-        """What holds for all blocks that were looked at, None if they differ or are few."""
-        if not self._blocks:
-            for key, node in self._nodes.items():
-                if type(key) is tuple and key and type(node) is Task:
-                    self._blocks.setdefault((key[0], id(node.func)), []).append(key)
-        keys = self._blocks[group]
-        found = set(map(self._of, keys[:: len(keys) // _BLOCKS])) if len(keys) > 2 * _BLOCKS else set()
-        self._verdicts[group] = verdict = found.pop() if len(found) == 1 else None
-        return verdict
+        return self[node.key] and all(map(self.__getitem__, node._dependencies))
 
     def _of(self, key: Key) -> bool:
         fact = self._facts.of(key)
@@ -225,7 +226,9 @@ def _belong(consumer: Key, producer: Key, site: Site) -> bool:
 
 def _producers_first(links: Mapping[Key, list[Key]]) -> list[Key]:
     order: list[Key] = []
-    below = {dep for deps in links.values() for dep in deps}
+    below = set(chain.from_iterable(links.values()))
+    if below.isdisjoint(links):
+        return list(links)
     for top in links:
         if top in below:
             continue

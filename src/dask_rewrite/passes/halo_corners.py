@@ -143,9 +143,9 @@ def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
 def _slices_by_block(graph: Graph) -> dict[Key, dict[Index, Key]]:
     """By block, its slices along two or more axes; blocks of which one is part of another."""
     found: dict[Key, dict[Index, Key]] = {}
-    for key, node in graph.nodes.items():
-        if type(node) is Task and id(node.func) in _IDS and (index := _index_of(node)) is not None:
-            found.setdefault(node.args[0].key, {}).setdefault(index, key)
+    for key, task in graph.calling(_IDS).items():
+        if (index := _index_of(task)) is not None:
+            found.setdefault(task.args[0].key, {}).setdefault(index, key)
     return {
         block: slices
         for block, slices in found.items()

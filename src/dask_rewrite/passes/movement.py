@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
-from dask._task_spec import GraphNode, Task
+from dask._task_spec import GraphNode
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph, Nodes
@@ -44,7 +44,7 @@ class Movement:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         nodes = graph.nodes
-        moves = {key for key, t in nodes.items() if type(t) is Task and id(t.func) in MOVES}
+        moves = set(graph.calling(MOVES))
         if not graph.fuse_text_keys:
             moves = {key for key in moves if type(key) is not str}
         if not moves:
@@ -118,7 +118,7 @@ def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
 
     Examples
     --------
-    >>> from dask._task_spec import DataNode, TaskRef
+    >>> from dask._task_spec import DataNode, Task, TaskRef
     >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
     >>> without_users(nodes, ["z"])
     >>> list(nodes)

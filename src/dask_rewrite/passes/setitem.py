@@ -31,6 +31,7 @@ SMALL = 4096
 ROOM = 2**20
 
 _ARRAYS = (np.ndarray, np.ma.MaskedArray)
+_SETITEM = frozenset([id(setitem)])
 _SLICES = (operator.getitem, chunk.getitem)
 
 
@@ -56,9 +57,7 @@ class Setitem:
     max_unknown: int = 4
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        found = {
-            key: task for key, task in graph.nodes.items() if type(task) is Task and task.func is setitem
-        }
+        found = graph.calling(_SETITEM)
         below = {
             key: task.args[0].key
             for key, task in found.items()

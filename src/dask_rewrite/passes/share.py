@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -196,7 +197,7 @@ def _filled(key: Key, fact: Fact, producer: bool) -> GraphNode:
 
 def _drop_unused(graph: Graph, suspects: list[Key]) -> None:
     nodes, outputs = graph.nodes, frozenset(graph.outputs)
-    users = graph.users()
+    users = Counter(graph.users())
     while suspects:
         key = suspects.pop()
         if key in nodes and not users[key] and key not in outputs:

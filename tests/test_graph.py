@@ -1,0 +1,68 @@
+"""The graph that passes rewrite, and what it knows of its tasks."""
+
+from __future__ import annotations
+
+import operator
+
+from dask._task_spec import Alias, DataNode, List, Task, TaskRef
+
+from dask_rewrite.graph import Graph
+from dask_rewrite.nodes import with_values
+from dask_rewrite.rules import Site
+from dask_rewrite.survey import survey
+
+
+def small_graph() -> Graph:
+    nodes = {
+        "z": Task("z", operator.add, TaskRef("y"), TaskRef("w")),
+        "y": Task("y", abs, TaskRef("x")),
+        "w": Task("w", abs, TaskRef("y")),
+        "x": DataNode("x", -3),
+    }
+    return Graph(nodes, ("z",))
+
+
+def test_tasks_by_function():
+    graph = small_graph()
+    assert list(graph.calling({id(abs), id(sum)})) == ["y", "w"]
+    assert graph.calling({id(abs)})["y"] is graph.nodes["y"]
+    assert graph.calling({id(sum)}) == {}
+    assert graph.functions() == {id(abs): abs, id(operator.add): operator.add}
+    after = graph.with_nodes({key: node for key, node in graph.nodes.items() if key != "z"})
+    assert after.calling({id(operator.add)}) == {}
+
+
+def test_what_one_pass_replaces_does_not_change_the_count_of_another():
+    graph = small_graph()
+    before = dict(graph.users())
+    site = Site(graph)
+    assert not site.used_once("y")
+    site.replace("w", {"w": Task("w", abs, TaskRef("x"))})
+    assert site.used_once("y")
+    assert not site.used_once("x")
+    assert dict(graph.users()) == before == {"y": 2, "w": 1, "x": 1}
+    assert graph.users()["nobody"] == 0
+    assert site.graph.users()["x"] == 2
+
+
+def test_values_are_put_in_at_every_depth():
+    inner = Task(None, divmod, TaskRef("b"), 7)
+    task = Task("t", max, List(TaskRef("a"), inner, Alias("a")), TaskRef("c"), key=TaskRef("c"))
+    values = {"a": Task("a", abs, TaskRef("d")), "c": TaskRef("e"), "unused": DataNode("unused", 1)}
+    new = with_values(task, values)
+    assert new.dependencies == {"b", "d", "e"}
+    items, other = new.args
+    assert items.dependencies == {"b", "d"}
+    assert [type(item) for item in items.args] == [Task, Task, Task]
+    assert items.args[1] is inner
+    assert items.args[0].key is None
+    assert (other, new.kwargs) == (TaskRef("e"), {"key": TaskRef("e")})
+    assert with_values(task, {"q": TaskRef("r")}) is task
+
+
+def test_a_survey_tells_depth_and_every_reference():
+    template = Task(None, abs, Task(None, operator.neg, TaskRef("x0")))
+    call = Task("y", template.__call__, Task(None, dict, x0=TaskRef("x")))
+    assert survey(call, {}) == (2, ["x"])
+    assert survey(Task("z", max, TaskRef("a"), List(TaskRef("a"), Alias("b"))), {}) == (1, ["a", "a", "b"])
+    assert survey(DataNode("x", 1), {}) == (0, [])
