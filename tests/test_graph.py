@@ -24,12 +24,14 @@ def small_graph() -> Graph:
 
 def test_tasks_by_function():
     graph = small_graph()
-    assert list(graph.calling({id(abs), id(sum)})) == ["y", "w"]
-    assert graph.calling({id(abs)})["y"] is graph.nodes["y"]
-    assert graph.calling({id(sum)}) == {}
-    assert graph.functions() == {id(abs): abs, id(operator.add): operator.add}
+    assert graph.calling({id(abs), id(sum)}) == [graph.nodes["y"], graph.nodes["w"]]
+    assert graph.calling({id(sum)}) == []
+    assert {func: len(tasks) for func, tasks in graph.by_function().items()} == {
+        id(abs): 2,
+        id(operator.add): 1,
+    }
     after = graph.with_nodes({key: node for key, node in graph.nodes.items() if key != "z"})
-    assert after.calling({id(operator.add)}) == {}
+    assert after.calling({id(operator.add)}) == []
 
 
 def test_what_one_pass_replaces_does_not_change_the_count_of_another():

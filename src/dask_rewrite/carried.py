@@ -16,7 +16,7 @@ from dask.typing import Key
 from dask_rewrite.weights import ATOMS, Scales
 
 #: Blocks of one name have one form: of so many, the first and the last tell about the others.
-SAMPLED = 64
+SAMPLED = 32
 
 _get_func = attrgetter("func")
 _get_args = attrgetter("args")

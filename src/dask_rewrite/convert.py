@@ -66,6 +66,8 @@ class TooDeep(Exception):
 #: Tasks nested deeper than this are taken apart.
 DEPTH_LIMIT = 32
 _NESTED = (NODE, ITEMS)
+#: Keyword arguments that many tasks share.
+_TYPES: dict[type, dict[str, Any]] = {made: {"typ": made} for made in (list, tuple, set, frozenset)}
 
 
 class Converter:
@@ -223,7 +225,7 @@ class Converter:
         if kind == TUPLE and value and callable(value[0]):
             if depth > DEPTH_LIMIT:
                 raise TooDeep
-            args, deps = self._legacy_parts(value[1:], depth, True)
+            args, deps, _ = self._legacy_parts(value[1:], depth, True)
             return make_task(key, value[0], args, NO_KWARGS, deps)
         if kind <= ATOM:
             try:
@@ -239,10 +241,11 @@ class Converter:
                 return _wrap_namedtuple_task(key, value, partial(self._nested_value, depth=depth + 1))
             if depth > DEPTH_LIMIT:
                 raise TooDeep
-            parts, deps = self._legacy_parts(value, depth, False)
+            parts, deps, nested = self._legacy_parts(value, depth, False)
             made = type(value)
-            if deps or any(isinstance(part, GraphNode) for part in parts):
-                return make_task(key, _identity_cast, parts, {"typ": made}, deps)
+            if deps or nested:
+                typ = _TYPES.get(made) or {"typ": made}
+                return make_task(key, _identity_cast, parts, typ, deps)
             return made(parts)
         if kind == REF:
             ref = self._ref(value.key)
@@ -250,7 +253,10 @@ class Converter:
         self._outside(value)
         return value if key is None else Alias(key, value.key)
 
-    def _legacy_parts(self, values: Iterable[Any], depth: int, task: bool) -> tuple[tuple[Any, ...], Deps]:
+    def _legacy_parts(
+        self, values: Iterable[Any], depth: int, task: bool
+    ) -> tuple[tuple[Any, ...], Deps, bool]:
+        """The parts, what they depend on, and whether nodes are among them."""
         parts: list[Any] = []
         deps: list[Key] = []
         nested: list[Deps] = []
@@ -284,8 +290,8 @@ class Converter:
             elif kind != RAW:
                 nested.append(part._dependencies)
         if nested:
-            return tuple(parts), frozenset(deps).union(*nested)
-        return tuple(parts), frozenset(deps) if deps else NO_DEPS
+            return tuple(parts), frozenset(deps).union(*nested), True
+        return tuple(parts), frozenset(deps) if deps else NO_DEPS, False
 
     def legacy_argument(self, value: Any) -> Any:
         """A value that stands inside a legacy task, converted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -94,7 +94,9 @@ class Graph:
     bounds_memory: bool = False
     token: str = ""
     _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
-    _called: tuple[int, dict[int, Any]] | None = field(default=None, init=False, repr=False, compare=False)
+    _called: tuple[int, dict[int, list[Task]]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def users(self) -> Mapping[Key, int]:
         """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
@@ -104,23 +106,27 @@ class Graph:
             self._users = (len(self.nodes), counted)
         return self._users[1]
 
-    def functions(self) -> Mapping[int, Any]:
-        """The functions that tasks call, by their identity."""
+    def by_function(self) -> Mapping[int, Sequence[Task]]:
+        """The tasks that call each function, which are told apart by identity."""
         if self._called is None or self._called[0] != len(self.nodes):
-            called = [node.func for node in self.nodes.values() if type(node) is Task]
-            self._called = (len(self.nodes), dict(zip(map(id, called), called)))
+            called: dict[int, list[Task]] = {}
+            for node in self.nodes.values():
+                if type(node) is Task:
+                    func = id(node.func)
+                    if func in called:
+                        called[func].append(node)
+                    else:
+                        called[func] = [node]
+            self._called = (len(self.nodes), called)
         return self._called[1]
 
-    def calling(self, functions: Set[int]) -> dict[Key, Task]:
-        """The tasks that call one of these functions, which are told apart by identity.
+    def calling(self, functions: Collection[int]) -> list[Task]:
+        """The tasks that call one of these functions, one function after the other.
 
         Most passes look for functions that a graph does not have: those need no look at each task.
         """
-        if functions.isdisjoint(self.functions()):
-            return {}
-        return {
-            k: node for k, node in self.nodes.items() if type(node) is Task and id(node.func) in functions
-        }
+        called = self.by_function()
+        return [task for func in called if func in functions for task in called[func]]
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""

@@ -156,7 +156,10 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     ['a', 'c']
     """
     old = node.dependencies
-    if values.keys().isdisjoint(old):
+    for key in old:  # few, as a rule
+        if key in values:
+            break
+    else:
         return node
     gained: set[Key] = set()  # what the nodes that are put in depend on
     if type(node) is Task:
@@ -164,12 +167,13 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
         kwargs = node.kwargs
         if kwargs:
             kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
-        deps = old.difference(values).union(gained)
+        deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
         return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
     if KINDS[type(node)] == ITEMS:
         container = cast(NestedContainer, node)
         args = tuple(_filled(container.args, values, gained))
-        return make_container(container, args, old.difference(values).union(gained))
+        deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
+        return make_container(container, args, deps)
     subs = {key: values[key] for key in old if key in values}
     return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
 

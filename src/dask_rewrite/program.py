@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
 
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
@@ -17,8 +17,8 @@ from toolz import identity, pipe
 
 from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
 
-#: Atoms that are compared by value when two steps are the same; all else by identity.
-_BY_VALUE = frozenset([int, str, bytes, bool, type(None)])
+#: What is compared with ``==`` when two steps are the same; all else by identity.
+_BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, BuiltinFunctionType])
 
 
 #: A value of a program and the expression that computes it, over references to earlier values.
@@ -134,7 +134,7 @@ def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, p
             parts += (kind, node)
         elif kind is TaskRef:
             parts += (kind, named(node.key))
-        elif isinstance(node, Task):
+        elif kind is Task or isinstance(node, Task):
             func, args, kwargs = node.func, node.args, node.kwargs
             parts += (kind, id(func), len(args), *kwargs)
             if not by_items and type(func) is FunctionType and _describes_blocks(func):
@@ -155,7 +155,10 @@ def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, p
         elif kind is Alias:
             parts += (kind, named(node.target))
         elif by_items and kind is set:
-            parts += (kind, frozenset([shape_of(item, named) for item in node]))
+            if _BY_VALUE.issuperset(map(type, node)):
+                parts += (kind, frozenset(zip(map(type, node), node)))
+            else:
+                parts += (kind, frozenset([shape_of(item, named) for item in node]))
         else:
             parts += (id, id(node))
 

@@ -241,12 +241,11 @@ class Rules:
                     found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
                 continue
             anchors = frozenset(map(id, rule.anchors))
-            mine = list(graph.calling(anchors))
+            mine = graph.calling(anchors)
             fed_by = getattr(rule, "fed_by", ())
             if fed_by and mine:
-                feeding = set(mine)
-                if fed_by != rule.anchors:
-                    feeding = set(graph.calling(frozenset(map(id, fed_by))))
-                mine = [k for k in mine if not feeding.isdisjoint(nodes[k]._dependencies)]
-            found.update(dict.fromkeys(mine))
+                sources = mine if fed_by == rule.anchors else graph.calling(frozenset(map(id, fed_by)))
+                feeding = {task.key for task in sources}
+                mine = [task for task in mine if not feeding.isdisjoint(task._dependencies)]
+            found.update(dict.fromkeys([task.key for task in mine]))
         return list(found)

@@ -98,10 +98,11 @@ class Tree:
 def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
     """All sum trees of a graph whose terms share blocks, or the reason why one is left alone."""
     graph = site.graph
-    reducers = {i: found for i, func in graph.functions().items() if (found := reducer_of(func)) is not None}
+    called = graph.by_function()
+    reducers = {i: it for i, tasks in called.items() if (it := reducer_of(tasks[0].func)) is not None}
     if not reducers:
         return
-    summing = graph.calling(reducers.keys())
+    summing = {task.key: task for task in graph.calling(reducers)}
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
     for root in [key for key in summing if key not in below]:
         term = _first_term(root, summing, site)

@@ -143,9 +143,9 @@ def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
 def _slices_by_block(graph: Graph) -> dict[Key, dict[Index, Key]]:
     """By block, its slices along two or more axes; blocks of which one is part of another."""
     found: dict[Key, dict[Index, Key]] = {}
-    for key, task in graph.calling(_IDS).items():
+    for task in graph.calling(_IDS):
         if (index := _index_of(task)) is not None:
-            found.setdefault(task.args[0].key, {}).setdefault(index, key)
+            found.setdefault(task.args[0].key, {}).setdefault(index, task.key)
     return {
         block: slices
         for block, slices in found.items()

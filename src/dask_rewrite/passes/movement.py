@@ -44,7 +44,7 @@ class Movement:
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
         nodes = graph.nodes
-        moves = set(graph.calling(MOVES))
+        moves = {task.key for task in graph.calling(MOVES)}
         if not graph.fuse_text_keys:
             moves = {key for key in moves if type(key) is not str}
         if not moves:

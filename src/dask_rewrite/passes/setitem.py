@@ -57,7 +57,7 @@ class Setitem:
     max_unknown: int = 4
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        found = graph.calling(_SETITEM)
+        found = {task.key: task for task in graph.calling(_SETITEM)}
         below = {
             key: task.args[0].key
             for key, task in found.items()
