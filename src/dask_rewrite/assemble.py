@@ -149,7 +149,7 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
         return None
     kinds = {key: tuple(sorted(graph.annotations[key])) for key in annotated}
     owned = frozenset(owner)
-    reused = owner and any(not owned.isdisjoint(node.dependencies) for node in graph.nodes.values())
+    reused = owner and not owned.isdisjoint(graph.users())
     if not annotated and not reused:
         return None
     nodes = graph.nodes

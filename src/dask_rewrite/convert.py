@@ -99,13 +99,13 @@ class Converter:
             args = value.args
             if value.func is MARKER:
                 value = args[0]  # dask's marker against shared keys: the key is new anyway
-            elif (
-                len(args) == 2
-                and type(args[0]) is TaskRef
-                and KINDS[type(args[1])] == RAW
-                and not value.kwargs
-            ):
-                return self._resolve_slice(value, args[0].key, new)
+            elif len(args) == 2 and type(args[0]) is TaskRef and not value.kwargs:
+                kind = KINDS[type(args[1])]
+                if kind == RAW:
+                    return self._resolve_slice(value, args[0].key, new)
+                if kind == REF:
+                    return self._resolve_pair(value, args[0].key, args[1].key, new)
+                return self._resolve_task(value, 0, new)
             else:
                 return self._resolve_task(value, 0, new)
         if isinstance(value, GraphNode):
@@ -121,6 +121,15 @@ class Converter:
             return task
         args = (ref, task.args[1])
         return make_task(key, task.func, args, NO_KWARGS, frozenset((ref.key,)), task._data_producer)
+
+    def _resolve_pair(self, task: Task, source: Key, other: Key, key: Key) -> Task:
+        """The shape of a slice whose index is data, and of arithmetic on two blocks: two references."""
+        one = self._refs.get(source) or self._ref(source)
+        two = self._refs.get(other) or self._ref(other)
+        if one.key == source and two.key == other and key == task.key:
+            return task
+        deps = frozenset((one.key, two.key))
+        return make_task(key, task.func, (one, two), NO_KWARGS, deps, task._data_producer)
 
     def resolve(self, node: GraphNode, depth: int = 0) -> GraphNode:
         """The node with its references resolved; the same object where nothing changed."""

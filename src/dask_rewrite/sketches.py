@@ -21,18 +21,21 @@ def sketches(values: Sequence[Any]) -> list[Hashable]:
     >>> one == same, one == other, one == longer
     (True, False, False)
     """
-    forms = [_form(value) for value in values]
+    known: dict[Hashable, int] = {}  # dtypes and shapes take long to hash
+    forms = [known.setdefault(_form(value), len(known)) for value in values]
     times = Counter(forms)
+    arrays = {number for form, number in known.items() if type(form) is tuple}
     return [
-        (form, _ends(value)) if len(form) > 1 and times[form] > 1 else form
+        (form, _ends(value)) if form in arrays and times[form] > 1 else form
         for form, value in zip(forms, values)
     ]
 
 
-def _form(value: Any) -> tuple[Any, ...]:
-    if type(value) is not np.ndarray or value.dtype.hasobject:
-        return (type(value),)
-    return (value.dtype, value.shape, value.strides)
+def _form(value: Any) -> Hashable:
+    kind: Hashable = type(value)
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return (value.dtype, value.shape, value.strides)
+    return kind
 
 
 def _ends(array: np.ndarray[Any, Any]) -> Hashable:

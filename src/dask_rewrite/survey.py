@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MethodType
 
+import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
@@ -13,25 +14,26 @@ from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW
 def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
     """How deep tasks nest in a node, templates and programs included, and every reference in it.
 
-    Parameters
-    ----------
-    node : GraphNode
-        The node to look into; nothing recurses over it.
-    templates : dict
-        Depths of templates by identity, since many blocks share one; filled in.
+        Parameters
+        ----------
+        node : GraphNode
+            The node to look into; nothing recurses over it.
+        templates : dict
+            Depths of templates by identity, since many blocks share one; filled in.
 
-    Returns
-    -------
-    depth : int
-        Zero for a task that holds no other.
-    references : list of Key
-        A key stands there as often as the node refers to it.
+        Returns
+        -------
+        depth : int
+            Zero for a task that holds no other.
+        references : list of Key
+            A key stands there as often as the node refers to it.
 
-    Examples
-    --------
-    >>> from dask._task_spec import List, TaskRef
-    >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
-    (2, ['a'])
+        Examples
+        --------
+        >>> import numpy as np
+    from dask._task_spec import List, TaskRef
+        >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
+        (2, ['a'])
     """
     if not isinstance(node, Task):
         return 0, list(node.dependencies)
@@ -42,7 +44,7 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
         below: list[Task] = []
         for task in level:
             if type(task.func) is MethodType:
-                deepest = max(deepest, depth + _depth_of_call(task.func, templates))
+                deepest = max(deepest, depth + depth_of_call(task.func, templates))
             for arg in (*task.args, *task.kwargs.values()) if task.kwargs else task.args:
                 if type(arg) is TaskRef:
                     references.append(arg.key)
@@ -50,7 +52,7 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
                 kind = KINDS[type(arg)]
                 if kind == RAW:
                     if type(arg) is MethodType:
-                        deepest = max(deepest, depth + _depth_of_call(arg, templates))
+                        deepest = max(deepest, depth + depth_of_call(arg, templates))
                 elif isinstance(arg, Task):
                     below.append(arg)
                 elif kind == FUTURE:
@@ -63,7 +65,18 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
         level = below
 
 
-def _depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
+#: Types of arguments in which no task nests.
+_FLAT = frozenset([TaskRef, int, float, str, bool, type(None), slice, tuple, np.ndarray, np.dtype, type])
+
+
+def depth_of(task: Task, templates: dict[int, int]) -> int:
+    """How deep tasks nest in a task, as :func:`survey` tells it."""
+    if _FLAT.issuperset(map(type, task.args)) and not task.kwargs and type(task.func) is not MethodType:
+        return 0
+    return survey(task, templates)[0]
+
+
+def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
     """Levels that a bound method of a task adds; templates hold no templates deeper than a few."""
     body = call.__self__
     if not isinstance(body, Task):
@@ -74,4 +87,4 @@ def _depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
     return found
 
 
-__all__ = ["survey"]
+__all__ = ["depth_of", "depth_of_call", "survey"]

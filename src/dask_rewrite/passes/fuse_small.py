@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, ClassVar
+from types import MethodType
+from typing import Any, ClassVar, cast
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task
+from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
+from dask_rewrite.kinds import ALIAS, ITEMS, KINDS, RAW, REF
 from dask_rewrite.layers import is_coroutine
-from dask_rewrite.nodes import with_values
+from dask_rewrite.nodes import make_container, make_task, nameless
+from dask_rewrite.passes.movement_sequence import producers_first
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
-from dask_rewrite.survey import survey
+from dask_rewrite.survey import depth_of, depth_of_call
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
 _SAMPLE = 24
@@ -28,6 +30,7 @@ _BLOCKS = 8
 _NO_FUNCTION = 0
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
+_NAMING = (REF, ALIAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,43 +70,12 @@ class FuseSmall:
         step = max(1, len(producers) // _SAMPLE)
         if not any(small.work(graph.nodes[key]) for key in producers[::step]):
             return graph
-        depths: dict[Key, int] = {}
-        links = self._links(graph, site, set(producers), small, depths)
-        return self._fused(graph, links, depths, remarks)
-
-    def _links(
-        self, graph: Graph, site: Site, candidates: set[Key], small: _Small, depths: dict[Key, int]
-    ) -> dict[Key, list[Key]]:
-        """For each consumer, the producers that it could absorb; how deep they nest is noted on the way."""
-        nodes = graph.nodes
-        absorbs: dict[int, bool] = {}  # by function
-        templates: dict[int, int] = {}
-        links: dict[Key, list[Key]] = {}
-        anyone = graph.fuse_text_keys and not graph.annotations
-        for key, node in nodes.items():
-            if type(node) is not Task or candidates.isdisjoint(node._dependencies):
-                continue
-            if (able := absorbs.get(id(node.func))) is None:
-                able = absorbs[id(node.func)] = _may_absorb(node)
-            if not able:
-                continue
-            below = {
-                dep
-                for dep in node._dependencies
-                if dep in candidates and small.work(nodes[dep]) and (anyone or _belong(key, dep, site))
-            }
-            if not below:
-                continue
-            depths[key], references = survey(node, templates)
-            if len(references) > len(node._dependencies):
-                times = Counter(references)
-                below = {dep for dep in below if times[dep] == 1}
-            if below:
-                links[key] = [dep for dep in references if dep in below]
-                for dep in below:
-                    if dep not in depths:
-                        depths[dep] = survey(nodes[dep], templates)[0]
-        return links
+        absorbing = _Absorbing(self, site, set(producers), small, remarks)
+        fused = absorbing.run()
+        if not fused:
+            return graph
+        remarks.applied(self.name, None, f"small tasks into their consumers: {fused}", fused)
+        return graph.with_nodes(absorbing.nodes)
 
     def _producers(self, graph: Graph, users: Mapping[Key, int]) -> list[Key]:
         """Tasks of known functions that one task uses; what loads or creates is not among them."""
@@ -118,44 +90,125 @@ class FuseSmall:
             and not node._data_producer
         ]
 
-    def _fused(
-        self, graph: Graph, links: Mapping[Key, list[Key]], depths: dict[Key, int], remarks: Remarks
-    ) -> Graph:
-        """Absorb bottom up: each task is used once, so that the links are trees."""
-        nodes = dict(graph.nodes)
-        absorbed: dict[Key, int] = {}
+
+class _Absorbing:
+    """Puts producers in the place of the references to them, in one walk over each consumer."""
+
+    def __init__(
+        self, bounds: FuseSmall, site: Site, candidates: set[Key], small: _Small, remarks: Remarks
+    ) -> None:
+        self.nodes = dict(site.graph.nodes)
+        self._before, self._site = site.graph.nodes, site
+        self._bounds, self._candidates, self._small, self._remarks = bounds, candidates, small, remarks
+        self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
+        self._anyone = site.graph.fuse_text_keys and not site.graph.annotations
+        self._absorbed: dict[Key, int] = {}  # how many tasks a task has taken in
+        self._depths: dict[Key, int] = {}  # how deep those nest that have
+        self._templates: dict[int, int] = {}
+
+    def run(self) -> int:
+        """Go through the graph bottom up, and say how many tasks were absorbed."""
+        nodes, candidates = self.nodes, self._candidates
+        able: dict[int, bool] = {}  # by function
+        consumers = set()
+        for key, node in self._before.items():
+            if type(node) is Task and not candidates.isdisjoint(node._dependencies):
+                if (may := able.get(id(node.func))) is None:
+                    may = able[id(node.func)] = _may_absorb(node)
+                if may:
+                    consumers.add(key)
         fused = 0
-        for key in _producers_first(links):
-            task = nodes[key]
-            deps = set(task._dependencies)
-            most = max(self.max_inputs, len(deps))
-            depth = deepest = depths[key]
-            taken = 0
-            values: dict[Key, GraphNode] = {}
-            for dep in links[key]:
-                below = nodes[dep]
-                weight = taken + 1 + absorbed.get(dep, 0)
-                new = below._dependencies - deps
-                if weight > self.max_tasks or len(deps) - 1 + len(new) > most:
-                    continue
-                inside = depth + 2 + depths[dep]
-                if inside > self.max_depth or not remarks.allow(self.name, dep):
-                    continue
-                deps.discard(dep)
-                deps |= new
-                deepest = max(deepest, inside)
-                taken = weight
-                values[dep] = below
-            if values:
-                absorbed[key], depths[key] = taken, deepest
-                nodes[key] = with_values(task, values)
-                fused += len(values)
-                for dep in values:
-                    del nodes[dep]
-        if not fused:
-            return graph
-        remarks.applied(self.name, None, f"small tasks into their consumers: {fused}", fused)
-        return graph.with_nodes(nodes)
+        for key in producers_first(consumers, self._before):
+            task = self._filled(nodes[key])
+            if not self._taken:
+                continue
+            nodes[key] = task
+            self._depths[key], self._absorbed[key] = self._deepest, self._weight
+            fused += len(self._taken)
+            for dep in self._taken:
+                del nodes[dep]
+        return fused
+
+    def _filled(self, task: Any) -> Task:
+        """The task with all inside that it may absorb."""
+        while True:
+            self._consumer = task.key
+            self._taken: set[Key] = set()
+            self._twice: set[Key] = set()
+            self._deps = set(task._dependencies)
+            self._most = max(self._bounds.max_inputs, len(self._deps))
+            self._weight = self._deepest = 0
+            filled = self._walk(task, 0)
+            if not self._twice:
+                return filled
+            self._candidates -= self._twice  # what is referred to twice would run twice
+
+    def _walk(self, node: Task, level: int) -> Task:
+        """A task or container, so many levels below the consumer, with tasks in place of references."""
+        candidates, before = self._candidates, len(self._taken)
+        nested = type(node) is not Task
+        self._note(level, node.func)
+        gained: set[Key] = set()
+        parts: list[Any] = []
+        for part in (*node.args, *node.kwargs.values()) if node.kwargs and not nested else node.args:
+            kind = REF if type(part) is TaskRef else KINDS[type(part)]
+            if kind in _NAMING:
+                key = part.key if kind == REF else part.target
+                if key in candidates and (found := self._take(key, level + 1)) is not None:
+                    part = nameless(found)
+                    gained |= found._dependencies
+            elif type(part) is Task or kind == ITEMS:
+                inner = self._walk(part, level + 1)
+                if inner is not part:
+                    part = inner
+                    gained |= inner._dependencies
+            elif kind == RAW:
+                self._note(level, part)
+            elif isinstance(part, Task):
+                self._deepest = max(self._deepest, level + 1 + depth_of(part, self._templates))
+            parts.append(part)
+        if len(self._taken) == before:
+            return node
+        deps = node._dependencies.difference(self._taken).union(gained)
+        if nested:
+            return make_container(cast(NestedContainer, node), tuple(parts), deps)
+        count = len(node.args)
+        kwargs = dict(zip(node.kwargs, parts[count:])) if node.kwargs else node.kwargs
+        return make_task(node.key, node.func, tuple(parts[:count]), kwargs, deps, node._data_producer)
+
+    def _note(self, level: int, call: Any) -> None:
+        if type(call) is MethodType:
+            level += depth_of_call(call, self._templates)
+        if level > self._deepest:
+            self._deepest = level
+
+    def _take(self, key: Key, level: int) -> Task | None:
+        """The task to stand in the place of a reference, if it may."""
+        if key in self._taken:
+            self._twice.add(key)
+            return None
+        if not self._small.work(self._before[key]):
+            return None
+        if not (self._anyone or _belong(self._consumer, key, self._site)):
+            return None
+        task: Any = self.nodes[key]
+        weight = self._weight + 1 + self._absorbed.get(key, 0)
+        new = task._dependencies - self._deps
+        if weight > self._max_tasks or len(self._deps) - 1 + len(new) > self._most:
+            return None
+        depth = self._depths.get(key)
+        if depth is None:
+            depth = depth_of(task, self._templates)
+        depth += level
+        if depth > self._max_depth or not self._remarks.allow(FuseSmall.name, key):
+            return None
+        if depth > self._deepest:
+            self._deepest = depth
+        self._weight = weight
+        self._deps |= new
+        self._deps.discard(key)
+        self._taken.add(key)
+        return task  # type: ignore[no-any-return]
 
 
 class _Small(dict[Key, bool]):
@@ -222,18 +275,3 @@ def _belong(consumer: Key, producer: Key, site: Site) -> bool:
     if not site.graph.fuse_text_keys and (type(consumer) is str or type(producer) is str):
         return False
     return site.same_annotations(consumer, producer)
-
-
-def _producers_first(links: Mapping[Key, list[Key]]) -> list[Key]:
-    order: list[Key] = []
-    below = set(chain.from_iterable(links.values()))
-    if below.isdisjoint(links):
-        return list(links)
-    for top in links:
-        if top in below:
-            continue
-        mine = [top]
-        for key in mine:  # grows while it is walked
-            mine.extend(dep for dep in links[key] if dep in links)
-        order.extend(reversed(mine))
-    return order
