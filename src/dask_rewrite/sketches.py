@@ -21,7 +21,7 @@ def sketches(values: Sequence[Any]) -> list[Hashable]:
     >>> one == same, one == other, one == longer
     (True, False, False)
     """
-    known: dict[Hashable, int] = {}  # dtypes and shapes take long to hash
+    known: dict[Any, int] = {}  # dtypes and shapes take long to hash
     forms = [known.setdefault(_form(value), len(known)) for value in values]
     times = Counter(forms)
     arrays = {number for form, number in known.items() if type(form) is tuple}
@@ -31,8 +31,8 @@ def sketches(values: Sequence[Any]) -> list[Hashable]:
     ]
 
 
-def _form(value: Any) -> Hashable:
-    kind: Hashable = type(value)
+def _form(value: Any) -> Any:
+    kind = type(value)
     if kind is np.ndarray and not value.dtype.hasobject:
         return (value.dtype, value.shape, value.strides)
     return kind

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import dask_rewrite
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
-from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.fuse_small import FuseSmall, _Small
 from dask_rewrite.remarks import Remarks
+from dask_rewrite.survey import survey
 from dask_rewrite.verify import verify
 from helpers import assert_same, assert_same_as_stock, switched_on
 
@@ -88,6 +89,32 @@ def test_a_block_used_twice_by_one_task_stays() -> None:
     graph.nodes["all"] = Task("all", operator.add, TaskRef(("s", 0)), TaskRef(("s", 0)))
     after, _ = run(graph)
     assert after is graph
+
+
+def test_only_what_is_used_twice_stays() -> None:
+    graph = gathering()
+    blocks = [TaskRef(("s", i)) for i in (0, 1, 0, 2)]
+    graph.nodes["all"] = Task("all", _total, List(*blocks[:2], Task(None, _add, blocks[2], other=blocks[3])))
+    after, _ = run(graph)
+    assert after.nodes.keys() == {("x", 0), ("x", 1), ("x", 2), ("s", 0), "all"}
+    assert after.nodes["all"].dependencies == {("x", 1), ("x", 2), ("s", 0)}
+
+
+def _add(block: Any, other: Any) -> Any:
+    return block + other
+
+
+def test_depth_counts_what_is_nested_already() -> None:
+    assert len(run(gathering(), max_depth=1)[0].nodes) == 7
+    assert len(run(gathering(), max_depth=2)[0].nodes) == 4
+    graph = gathering()
+    template = Task(None, operator.neg, Task(None, sum, TaskRef("x0")))
+    given = Task(None, dict, x0=graph.nodes["all"].args[0])
+    graph.nodes["all"] = Task("all", template.__call__, given)
+    assert len(run(graph, max_depth=2)[0].nodes) == 7
+    after, _ = run(graph, max_depth=3)
+    assert len(after.nodes) == 4
+    assert survey(after.nodes["all"], {})[0] == 3
 
 
 def test_loads_stay() -> None:
@@ -169,11 +196,16 @@ def test_blocks_of_one_layer_are_alike_unless_some_differ() -> None:
     assert len([key for key in looked_at if key[0] == "y"]) < 60
 
 
-def test_where_blocks_differ_each_is_looked_at() -> None:
-    graph = layer([8, 100_000] * 20)
+@pytest.mark.parametrize("half", [20, 24, 32])
+def test_where_blocks_differ_each_is_looked_at(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    grouped: list[Any] = []
+    groups = _Small._groups
+    monkeypatch.setattr(_Small, "_groups", lambda self: grouped.append(self) or groups(self))
+    graph = layer([8, 100_000] * half)
     after, _ = run(graph)
-    assert len(after.nodes) == 3 * 40 - 20
-    assert all(("y", i) in after.nodes for i in range(1, 40, 2))
+    assert len(after.nodes) == 5 * half
+    assert all(("y", i) in after.nodes for i in range(1, 2 * half, 2))
+    assert len(grouped) == 1
 
 
 def test_an_unknown_function_in_a_layer_of_known_ones_stays() -> None:

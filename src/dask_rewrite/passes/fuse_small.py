@@ -221,15 +221,17 @@ class _Small(dict[Key, bool]):
     def __init__(self, nodes: Mapping[Key, GraphNode], facts: Facts, max_bytes: int) -> None:
         super().__init__()
         self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
-        self._alike: dict[tuple[Any, int], list[Key]] = {}
+        self._alike: dict[tuple[Any, int], list[Key]] | None = None
 
     def __missing__(self, key: Key) -> bool:
         node = self._nodes.get(key)
         if type(key) is tuple and key and node is not None:
-            self._alike = self._alike or self._groups()
+            if self._alike is None:
+                self._alike = self._groups()
             keys = self._alike.pop((key[0], id(node.func) if type(node) is Task else _NO_FUNCTION), ())
             if len(keys) > 2 * _BLOCKS:
-                found = set(map(self._of, keys[:: len(keys) // _BLOCKS]))
+                step = len(keys) // _BLOCKS | 1  # odd: every other block may be of another size
+                found = set(map(self._of, keys[::step]))
                 if len(found) == 1:
                     self.update(dict.fromkeys(keys, found.pop()))
                     return self[key]
