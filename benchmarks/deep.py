@@ -48,7 +48,7 @@ def append_block(da: ModuleType, n: int) -> Any:
     return x
 
 
-@workload(3, 12, 12, heavy=True, portable=True, on=("2",))
+@workload(3, 12, 12, heavy=True, portable=True, end_to_end=True)
 def image_borders(da: ModuleType, n: int) -> Any:
     """Put a border of 4 zeros round an image of 256 x 256 in 64-blocks n times, then sum it."""
     x = da.from_array(np.arange(256.0 * 256).reshape(256, 256), chunks=64)
