@@ -17,7 +17,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, TaskRef
+from dask._task_spec import Alias, DataNode, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
@@ -170,10 +170,11 @@ class Lowering:
         refs, nodes = self.references, self.nodes
         queue, flat, annotations = refs.queue, refs.flat, refs.flat_annotations
         convert = self.columns.converter.node
-        ticks = 0
+        ticks, made, before = 0, 0, len(nodes)
         for key, new in queue:  # grows while it is worked off
             value = flat[key]
-            if type(value) is not TaskRef and isinstance(value, TaskRef):  # a future
+            kind = type(value)
+            if kind is not Task and kind is not TaskRef and isinstance(value, TaskRef):  # a future
                 self.held[new] = value
                 continue
             try:
@@ -182,14 +183,16 @@ class Lowering:
                 node = unnest(value, new, refs)
                 self.remarks.applied("unnest", key, "nested deeper than the limit")
             if type(node) is not Alias or node.target != new:
-                self.twice = self.twice or new in nodes
                 nodes[new] = node
+                made += 1
             if annotations and key in annotations:
                 self._annotate(new, key, annotations[key])
             ticks += 1
             if not ticks & 1023:
                 self._check_budget()
         queue.clear()
+        if len(nodes) != before + made:
+            self.twice = True
 
     def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
         if isinstance(self.nodes.get(new), DataNode):  # callables expect the keys of blocks

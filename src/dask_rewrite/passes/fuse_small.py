@@ -70,7 +70,8 @@ class FuseSmall:
         step = max(1, len(producers) // _SAMPLE)
         if not any(small.work(graph.nodes[key]) for key in producers[::step]):
             return graph
-        absorbing = _Absorbing(self, site, set(producers), small, remarks)
+        candidates = {key for key in producers if small.work(graph.nodes[key])}
+        absorbing = _Absorbing(self, site, candidates, remarks)
         fused = absorbing.run()
         if not fused:
             return graph
@@ -94,13 +95,15 @@ class FuseSmall:
 class _Absorbing:
     """Puts producers in the place of the references to them, in one walk over each consumer."""
 
-    def __init__(
-        self, bounds: FuseSmall, site: Site, candidates: set[Key], small: _Small, remarks: Remarks
-    ) -> None:
+    def __init__(self, bounds: FuseSmall, site: Site, candidates: set[Key], remarks: Remarks) -> None:
         self.nodes = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
-        self._bounds, self._candidates, self._small, self._remarks = bounds, candidates, small, remarks
-        self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
+        self._candidates, self._remarks = candidates, remarks
+        self._max_tasks, self._max_depth, self._max_inputs = (
+            bounds.max_tasks,
+            bounds.max_depth,
+            bounds.max_inputs,
+        )
         self._anyone = site.graph.fuse_text_keys and not site.graph.annotations
         self._absorbed: dict[Key, int] = {}  # how many tasks a task has taken in
         self._depths: dict[Key, int] = {}  # how deep those nest that have
@@ -136,7 +139,7 @@ class _Absorbing:
             self._taken: set[Key] = set()
             self._twice: set[Key] = set()
             self._deps = set(task._dependencies)
-            self._most = max(self._bounds.max_inputs, len(self._deps))
+            self._most = max(self._max_inputs, len(self._deps))
             self._weight = self._deepest = 0
             filled = self._walk(task, 0)
             if not self._twice:
@@ -186,8 +189,6 @@ class _Absorbing:
         """The task to stand in the place of a reference, if it may."""
         if key in self._taken:
             self._twice.add(key)
-            return None
-        if not self._small.work(self._before[key]):
             return None
         if not (self._anyone or _belong(self._consumer, key, self._site)):
             return None
