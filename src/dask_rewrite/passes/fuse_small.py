@@ -99,11 +99,8 @@ class _Absorbing:
         self.nodes = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
-        self._max_tasks, self._max_depth, self._max_inputs = (
-            bounds.max_tasks,
-            bounds.max_depth,
-            bounds.max_inputs,
-        )
+        self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
+        self._max_inputs = bounds.max_inputs
         self._anyone = site.graph.fuse_text_keys and not site.graph.annotations
         self._absorbed: dict[Key, int] = {}  # how many tasks a task has taken in
         self._depths: dict[Key, int] = {}  # how deep those nest that have
