@@ -229,8 +229,7 @@ def _dependencies(
         for node in nodes.values():
             used |= node.dependencies
         mine = names[group]
-        found = set(map(where.get, used)) - {None, mine}
-        dependencies[mine] = found  # type: ignore[assignment]
+        dependencies[mine] = {name for name in set(map(where.get, used)) if name is not None and name != mine}
     return dependencies
 
 

@@ -65,7 +65,8 @@ class Options:
             raise ValueError(f"rewrite: expected a mapping of options, got {raw!r}")
         cached = _last.get("raw")
         if cached is not None and cached == raw:
-            return _last["options"]  # type: ignore[no-any-return]
+            known: Options = _last["options"]
+            return known
         values = {name.replace("_", "-"): value for name, value in raw.items()}
         unknown = sorted(values.keys() - _CHECKS.keys())
         if unknown:

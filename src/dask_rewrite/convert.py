@@ -222,8 +222,9 @@ class Converter:
 
     def _outside(self, future: Any) -> Key:
         """The key of a future: known to the scheduler, not to this graph."""
-        self._external.add(future.key)
-        return future.key  # type: ignore[no-any-return]
+        key: Key = future.key
+        self._external.add(key)
+        return key
 
     def _legacy(self, key: Key | None, value: Any, depth: int) -> Any:
         kind = LEGACY_KINDS[type(value)]

@@ -110,8 +110,10 @@ def payload_of(value: Any, holes: Sequence[Sequence[Any]] = ()) -> bytes:
     if "distributed" in sys.modules:  # its pickle knows more types
         from distributed.protocol.pickle import dumps
 
-        return dumps(value)  # type: ignore[no-any-return]
-    return cloudpickle.dumps(value)  # type: ignore[no-any-return]
+        whole: bytes = dumps(value)
+    else:
+        whole = cloudpickle.dumps(value)
+    return whole
 
 
 class _WithHoles(cloudpickle.Pickler):  # type: ignore[misc]

@@ -226,12 +226,12 @@ class Lowering:
     def _settle_outputs(self) -> None:
         """An output that only names another task takes that task over, if nobody else uses it."""
         nodes = self.nodes
-        aliases = [key for key in self.references.outputs if type(nodes.get(key)) is Alias]
+        found = [(key, nodes.get(key)) for key in self.references.outputs]
+        aliases = [(key, node.target) for key, node in found if type(node) is Alias]
         if not aliases:
             return
         users = Counter(chain.from_iterable(node._dependencies for node in nodes.values()))
-        for key in aliases:
-            target = nodes[key].target  # type: ignore[attr-defined]
+        for key, target in aliases:
             node = nodes.get(target)
             if (
                 node is None

@@ -152,6 +152,7 @@ class References:
         return ref
 
     def _alias_target(self, key: Key, value: Any) -> Key | None:
+        target: Key
         kind = type(value)
         if kind is Alias:
             target = value.target
@@ -168,7 +169,7 @@ class References:
             return None
         if target == key or not self.knows(target):
             return None
-        return target  # type: ignore[no-any-return]
+        return target
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:

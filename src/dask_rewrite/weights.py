@@ -269,4 +269,5 @@ def inside(value: Any) -> Collection[Any]:
         return value.args
     if isinstance(value, GraphNode):
         return (value.value,) if type(value) is DataNode else ()
-    return value  # type: ignore[no-any-return]
+    items: Collection[Any] = value
+    return items

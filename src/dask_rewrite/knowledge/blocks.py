@@ -34,8 +34,8 @@ def block(value: Any) -> Fact | None:
     True
     """
     kind = type(value)
-    if kind is Fact:
-        return value  # type: ignore[no-any-return]
+    if isinstance(value, Fact):
+        return value
     if kind is np.ndarray:
         return Fact(value.shape, value.dtype)
     return Fact((), value.dtype, value, True) if kind in SCALARS else None
@@ -96,7 +96,8 @@ def element(value: Any, dtype: DType) -> np.generic | None:
     if not is_scalar_type(dtype) or dtype.char in "gG":  # the bits of extended precision include padding
         return None
     found: Any = np.asarray(value).astype(dtype)[()]
-    return found  # type: ignore[no-any-return]
+    scalar: np.generic = found
+    return scalar
 
 
 def cast(fill: np.generic | None, dtype: DType) -> np.generic | None:

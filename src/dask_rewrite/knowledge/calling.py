@@ -34,14 +34,14 @@ def _applied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
 
 def _items(node: Any) -> Sequence[Any]:
     """The elements of a list as it stands in a task."""
-    if type(node) in (List, Tuple):
-        return node.args  # type: ignore[no-any-return]
-    if type(node) is Task and node.func is identity_cast:
-        return node.args
+    found: Sequence[Any]
+    if type(node) in (List, Tuple) or (type(node) is Task and node.func is identity_cast):
+        found = node.args
+        return found
     found = node.value if type(node) is DataNode else node
     if type(found) not in (list, tuple):
         raise TypeError("not a list")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def keywords_in(node: Any) -> Mapping[str, Any]:

@@ -47,8 +47,13 @@ def concatenate(arrays: Any, axis: int | None = 0) -> Any:
 
 def _arrays(values: Iterable[Any]) -> list[Fact]:
     """The facts of arrays, nothing if one of them is not known to be one."""
-    facts = [array(value) for value in values]
-    return [] if None in facts else facts  # type: ignore[return-value]
+    facts: list[Fact] = []
+    for value in values:
+        fact = array(value)
+        if fact is None:
+            return []
+        facts.append(fact)
+    return facts
 
 
 @lru_cache(maxsize=1024)

@@ -32,7 +32,8 @@ def _pair(a: Any, b: Any) -> tuple[Fact, Fact] | None:
 @lru_cache(maxsize=1024)
 def _product_type(func: Any, *dtypes: DType) -> DType:
     """What products of these dtypes are: the function itself says it."""
-    return func(*[np.ones(1, dtype) for dtype in dtypes]).dtype  # type: ignore[no-any-return]
+    product: DType = func(*[np.ones(1, dtype) for dtype in dtypes]).dtype
+    return product
 
 
 def dot(a: Any, b: Any) -> Any:

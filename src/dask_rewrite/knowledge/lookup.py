@@ -90,13 +90,14 @@ def known_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kno
         fresh = fresh(args, kwargs)
     if found.calls is not None:
         try:
-            inner = [known_call(*call) for call in found.calls(args, kwargs)]
+            calls = [known_call(*call) for call in found.calls(args, kwargs)]
         except Exception:  # called in a way that we have not seen
             return None
-        if any(each is None for each in inner):
+        inner = [each for each in calls if each is not None]
+        if len(inner) < len(calls):
             return None
-        fresh = fresh and all(each.fresh is True for each in inner)  # type: ignore[union-attr]
-        pure = pure and all(each.pure for each in inner)  # type: ignore[union-attr]
+        fresh = fresh and all(each.fresh is True for each in inner)
+        pure = pure and all(each.pure for each in inner)
     if fresh is found.fresh and pure is found.pure:
         return found
     return replace(found, fresh=fresh, pure=pure)
@@ -129,10 +130,11 @@ def _partial(func: partial[Any]) -> Known | None:
 
 
 def _composed(func: Any) -> Known | None:
-    steps = [known(each) for each in (func.first, *func.funcs)]
-    if any(step is None for step in steps):
+    functions = (func.first, *func.funcs)
+    steps = [step for step in map(known, functions) if step is not None]
+    if len(steps) < len(functions):
         return None
-    facts = [step.fact for step in steps]  # type: ignore[union-attr]
+    facts = [step.fact for step in steps]
 
     def fact(*args: Any, **kwargs: Any) -> Any:
         first, *rest = facts
@@ -147,12 +149,12 @@ def _composed(func: Any) -> Known | None:
 
 
 def _composed_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Known | None:
-    steps = [known_call(func.first, args, kwargs)]
-    steps += [known_call(each, (None,), {}) for each in func.funcs]
-    if any(step is None for step in steps):
+    found = [known_call(func.first, args, kwargs)]
+    found += [known_call(each, (None,), {}) for each in func.funcs]
+    steps = [step for step in found if step is not None]
+    if len(steps) < len(found):
         return None
-    pure = all(step.pure for step in steps)  # type: ignore[union-attr]
-    return Known(pure=pure, fresh=any(step.fresh is True for step in steps))  # type: ignore[union-attr]
+    return Known(pure=all(step.pure for step in steps), fresh=any(step.fresh is True for step in steps))
 
 
 __all__ = ["KNOWN", "fact_of_call", "known", "known_call"]

@@ -96,7 +96,7 @@ class _Absorbing:
     """Puts producers in the place of the references to them, in one walk over each consumer."""
 
     def __init__(self, bounds: FuseSmall, site: Site, candidates: set[Key], remarks: Remarks) -> None:
-        self.nodes = dict(site.graph.nodes)
+        self.nodes: dict[Key, Any] = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
@@ -189,7 +189,7 @@ class _Absorbing:
             return None
         if not (self._anyone or _belong(self._consumer, key, self._site)):
             return None
-        task: Any = self.nodes[key]
+        task: Task = self.nodes[key]
         weight = self._weight + 1 + self._absorbed.get(key, 0)
         new = task._dependencies - self._deps
         if weight > self._max_tasks or len(self._deps) - 1 + len(new) > self._most:
@@ -206,7 +206,7 @@ class _Absorbing:
         self._deps |= new
         self._deps.discard(key)
         self._taken.add(key)
-        return task  # type: ignore[no-any-return]
+        return task
 
 
 class _Small(dict[Key, bool]):

@@ -132,9 +132,9 @@ class Reader:
     def _join(self, task: Task, depth: int) -> Block | None:
         if task.func is concatenate_shaped:
             before = len(self.referred)
-            found = self._tiled(task)
-            if found is not NOT_TILED:
-                return found  # type: ignore[no-any-return]
+            tile: Block | None = self._tiled(task)
+            if tile is not NOT_TILED:
+                return tile
             del self.referred[before:]
         blocks = _nested_blocks(task)
         if blocks is None:
@@ -254,7 +254,8 @@ def _grid_shape(task: Task) -> Sequence[int] | None:
         shape = [literal(item) for item in shape.args]
     if type(shape) not in (list, tuple) or not shape or not all(type(n) is int and n > 0 for n in shape):
         return None
-    return shape  # type: ignore[no-any-return]
+    counts: Sequence[int] = shape
+    return counts
 
 
 def _lists(node: Any, depth: int) -> Any:
