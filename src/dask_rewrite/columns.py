@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import GraphNode, List, Task, TaskRef, parse_input
@@ -17,6 +18,7 @@ from dask_rewrite.references import References
 
 #: Their values are tuples of slices or numbers: nothing to look into.
 _PLAIN_DEPS = (ArraySliceDep, ArrayChunkShapeDep, ArrayBlockIdDep)
+_PLAIN = frozenset([tuple, slice, int, float, str, bool, type(None)])
 
 
 class Columns:
@@ -68,7 +70,7 @@ class Columns:
     def _io_column(self, dep: Any, coords: Sequence[Any]) -> Column:
         get = dep.get
         values = [get(c, c) for c in coords]
-        if type(dep) in _PLAIN_DEPS:
+        if type(dep) in _PLAIN_DEPS or _are_plain(values):
             return Column(values, None)
         parsed = [parse_input(value) for value in values]
         if not any(isinstance(value, (GraphNode, TaskRef)) for value in parsed):
@@ -92,6 +94,16 @@ class Columns:
         if axes:
             return make_task(None, concatenate_axes, (made, list(axes)), NO_KWARGS, made._dependencies)
         return made
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Nothing but numbers, text, slices, and tuples of these: there is nothing to look for in them."""
+    while values:
+        kinds = set(map(type, values))
+        if not kinds <= _PLAIN:
+            return False
+        values = list(chain.from_iterable([v for v in values if type(v) is tuple])) if tuple in kinds else []
+    return True
 
 
 def _dependencies(value: Any) -> Deps:

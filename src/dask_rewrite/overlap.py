@@ -6,11 +6,15 @@ import operator
 from itertools import product
 from typing import Any
 
+from dask._task_spec import TaskRef, _identity_cast
 from dask.array.core import concatenate_shaped
 from dask.highlevelgraph import Layer
 from dask.layers import ArrayOverlapLayer
 from dask.typing import Key
 
+from dask_rewrite.nodes import NO_KWARGS, make_task
+
+_AS_LIST = {"typ": list}
 _FULL = slice(None, None, None)
 #: Along one axis: the number that dask's key holds, the block it comes from, and its part.
 _Neighbour = tuple[float, int, slice]
@@ -43,20 +47,25 @@ class OverlapBlocks:
         return type(layer) is ArrayOverlapLayer and not layer.is_materialized()
 
     def values(self, key: Key) -> dict[Key, Any]:
-        """The raw tasks for one output block: a concatenation of its neighbours' edges."""
+        """The tasks for one output block: a concatenation of its neighbours' edges."""
         block: Any = key[1:]  # type: ignore[index]
         around = [axis[i] for axis, i in zip(self.axes, block)]
         made: dict[Any, Any] = {}
-        parts = []
+        parts: list[TaskRef] = []
         for neighbours in product(*around):
             part = (self.getitem, *[where for where, _, _ in neighbours])
             source = (self.source, *[i for _, i, _ in neighbours])
             index = tuple([edge for _, _, edge in neighbours])
-            whole = all(edge is _FULL for edge in index)
-            made[part] = source if whole else (operator.getitem, source, index)
-            parts.append(part)
+            if all(edge is _FULL for edge in index):
+                parts.append(TaskRef(source))
+                continue
+            args = (TaskRef(source), index)
+            made[part] = make_task(part, operator.getitem, args, NO_KWARGS, frozenset((source,)))
+            parts.append(TaskRef(part))
+        deps = frozenset([ref.key for ref in parts])
+        listed = make_task(None, _identity_cast, tuple(parts), _AS_LIST, deps)
         shape = tuple([len(neighbours) for neighbours in around])
-        made[key] = (concatenate_shaped, parts, shape)
+        made[key] = make_task(key, concatenate_shaped, (listed, shape), NO_KWARGS, deps)
         return made
 
 

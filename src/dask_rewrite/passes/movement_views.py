@@ -58,6 +58,8 @@ def _is_end(end: Any) -> bool:
 
 def _range(item: slice) -> Range | None:
     start, stop, step = item.start, item.stop, item.step
+    if start is None and stop is None and step is None:
+        return FULL
     if not (_is_end(start) and _is_end(stop) and _is_end(step)):
         return None
     if step == -1 and start is not None:
@@ -104,8 +106,10 @@ def seen_through(outer: View, inner: View) -> View | None:
 
 
 def _through(inner: Range, outer: Range) -> Range | None:
-    if inner == FULL or outer == FULL:
-        return outer if inner == FULL else inner
+    if outer == FULL:
+        return inner
+    if inner == FULL:
+        return outer
     (a, b, step), (c, d, stride) = inner, outer
     if stride < 0:
         return None
