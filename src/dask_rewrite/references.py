@@ -137,7 +137,9 @@ class References:
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target = self._alias_target(key, value)
+            target: Key | None = value.target if type(value) is Alias else None
+            if target not in flat or target == key:  # anything but what most aliases are
+                target = self._alias_target(key, value)
             if target is None or target in path:
                 ref = self._flat_ref(key, value)
                 break
@@ -159,17 +161,13 @@ class References:
         elif kind is TaskRef:
             target = value.key
         elif (kind is tuple and value and not callable(value[0])) or kind is str:
-            try:
-                if not self.knows(value):
-                    return None
-            except TypeError:
-                return None
             target = value
         else:
             return None
-        if target == key or not self.knows(target):
+        try:
+            return target if target != key and (target in self.flat or self.knows(target)) else None
+        except TypeError:  # not hashable, and so no key
             return None
-        return target
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:

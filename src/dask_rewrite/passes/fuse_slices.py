@@ -78,7 +78,12 @@ class FuseSlices:
 
 
 def _getter(node: GraphNode) -> _Getter | None:
-    if type(node) is not Task or not node.kwargs.keys() <= {"asarray", "lock"}:
+    if type(node) is not Task:
+        return None
+    if len(node.args) == 2 and not node.kwargs:
+        source, index = [arg.value if type(arg) is DataNode else arg for arg in node.args]
+        return _Getter(node.func, source, index, node.func is not getitem, None)
+    if not node.kwargs.keys() <= {"asarray", "lock"}:
         return None
     args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
     if len(args) == 2:

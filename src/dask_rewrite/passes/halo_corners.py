@@ -24,6 +24,7 @@ Index: TypeAlias = tuple[tuple[Any, Any, Any], ...]
 
 _GETITEMS: tuple[Callable[..., Any], ...] = (getitem, operator.getitem)
 _IDS = frozenset(map(id, _GETITEMS))
+_SLICES = frozenset([slice])
 _ALL = (None, None, None)
 
 
@@ -157,7 +158,7 @@ def _index_of(node: Task) -> Index | None:
     if len(node.args) != 2 or node.kwargs or node.data_producer or type(node.args[0]) is not TaskRef:
         return None
     index = node.args[1]
-    if type(index) is not tuple or len(index) < 2 or not all(type(part) is slice for part in index):
+    if type(index) is not tuple or len(index) < 2 or not _SLICES.issuperset(map(type, index)):
         return None
     return tuple([(part.start, part.stop, None if part.step == 1 else part.step) for part in index])
 

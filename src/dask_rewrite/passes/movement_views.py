@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from dask._task_spec import GraphNode, Task, TaskRef
@@ -95,10 +96,8 @@ def seen_through(outer: View, inner: View) -> View | None:
     True
     """
     ranges = []
-    for i in range(max(len(outer.ranges), len(inner.ranges))):
-        a = inner.ranges[i] if i < len(inner.ranges) else FULL
-        b = outer.ranges[i] if i < len(outer.ranges) else FULL
-        both = _through(a, b)
+    for a, b in zip_longest(inner.ranges, outer.ranges, fillvalue=FULL):
+        both = a if b is FULL else b if a is FULL else _through(a, b)
         if both is None:
             return None
         ranges.append(both)
@@ -133,9 +132,7 @@ def within(part: View, other: View) -> tuple[slice, ...] | None:
     (slice(0, 1, 1), slice(None, None, None))
     """
     index: list[Any] = []
-    for i in range(max(len(part.ranges), len(other.ranges))):
-        a = part.ranges[i] if i < len(part.ranges) else FULL
-        b = other.ranges[i] if i < len(other.ranges) else FULL
+    for a, b in zip_longest(part.ranges, other.ranges, fillvalue=FULL):
         if b == FULL:
             index.append(slice(None) if a == FULL else slice(*a))
         elif a == b:
