@@ -137,9 +137,7 @@ class References:
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target: Key | None = value.target if type(value) is Alias else None
-            if target not in flat or target == key:  # anything but what most aliases are
-                target = self._alias_target(key, value)
+            target = self._alias_target(key, value)
             if target is None or target in path:
                 ref = self._flat_ref(key, value)
                 break
