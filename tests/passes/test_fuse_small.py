@@ -100,6 +100,15 @@ def test_only_what_is_used_twice_stays() -> None:
     assert after.nodes["all"].dependencies == {("x", 1), ("x", 2), ("s", 0)}
 
 
+def test_what_did_not_fit_at_first_is_not_taken_later() -> None:
+    nodes: dict[Any, Any] = {("x", i): DataNode(("x", i), np.arange(4.0) + i) for i in range(2)}
+    nodes["s", 0] = Task(("s", 0), operator.add, TaskRef(("x", 0)), TaskRef(("x", 1)))
+    nodes["s", 1] = Task(("s", 1), operator.neg, TaskRef(("x", 0)))
+    nodes["all"] = Task("all", _total, List(*[TaskRef(("s", i)) for i in (0, 1, 0)]))
+    after, _ = run(Graph(nodes, ("all",)), max_inputs=2)
+    assert after.nodes.keys() == {("x", 0), ("x", 1), ("s", 0), "all"}
+
+
 def _add(block: Any, other: Any) -> Any:
     return block + other
 

@@ -154,9 +154,13 @@ class _Absorbing:
             kind = REF if type(part) is TaskRef else KINDS[type(part)]
             if kind in _NAMING:
                 key = part.key if kind == REF else part.target
-                if key in candidates and (found := self._take(key, level + 1)) is not None:
-                    part = nameless(found)
-                    gained |= found._dependencies
+                if key in candidates:
+                    found = self._take(key, level + 1)
+                    if found is None:
+                        candidates.discard(key)  # for good: there may be a second reference to it
+                    else:
+                        part = nameless(found)
+                        gained |= found._dependencies
             elif type(part) is Task or kind == ITEMS:
                 inner = self._walk(part, level + 1)
                 if inner is not part:
