@@ -109,6 +109,21 @@ def test_what_did_not_fit_at_first_is_not_taken_later() -> None:
     assert after.nodes.keys() == {("x", 0), ("x", 1), ("s", 0), "all"}
 
 
+class _OwnTask(Task):
+    """A task of a library's own, as the shuffle of distributed has them."""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_references_in_tasks_of_other_classes_stay(first: bool) -> None:
+    graph = gathering()
+    refs = [TaskRef(("s", i)) for i in range(3)]
+    own = _OwnTask(None, _add, refs[0], refs[1])
+    parts = [own, refs[0], refs[2]] if first else [refs[0], refs[2], own]
+    graph.nodes["all"] = Task("all", _total, List(*parts))
+    after, _ = run(graph)
+    assert after.nodes.keys() == {("x", 0), ("x", 1), ("x", 2), ("s", 0), ("s", 1), "all"}
+
+
 def _add(block: Any, other: Any) -> Any:
     return block + other
 

@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
-from dask_rewrite.kinds import ALIAS, ITEMS, KINDS, RAW, REF
+from dask_rewrite.kinds import ALIAS, ITEMS, KINDS, NODE, RAW, REF
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import make_container, make_task, nameless
 from dask_rewrite.passes.movement_sequence import producers_first
@@ -168,8 +168,11 @@ class _Absorbing:
                     gained |= inner._dependencies
             elif kind == RAW:
                 self._note(level, part)
-            elif isinstance(part, Task):
-                self._deepest = max(self._deepest, level + 1 + depth_of(part, self._templates))
+            elif kind == NODE:  # of another class, which keeps its references
+                if isinstance(part, Task):
+                    self._deepest = max(self._deepest, level + 1 + depth_of(part, self._templates))
+                self._twice |= self._taken & part.dependencies
+                candidates -= part.dependencies
             parts.append(part)
         if len(self._taken) == before:
             return node
