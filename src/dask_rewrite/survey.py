@@ -14,26 +14,25 @@ from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW
 def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
     """How deep tasks nest in a node, templates and programs included, and every reference in it.
 
-        Parameters
-        ----------
-        node : GraphNode
-            The node to look into; nothing recurses over it.
-        templates : dict
-            Depths of templates by identity, since many blocks share one; filled in.
+    Parameters
+    ----------
+    node : GraphNode
+        The node to look into; nothing recurses over it.
+    templates : dict
+        Depths of templates by identity, since many blocks share one; filled in.
 
-        Returns
-        -------
-        depth : int
-            Zero for a task that holds no other.
-        references : list of Key
-            A key stands there as often as the node refers to it.
+    Returns
+    -------
+    depth : int
+        Zero for a task that holds no other.
+    references : list of Key
+        A key stands there as often as the node refers to it.
 
-        Examples
-        --------
-        >>> import numpy as np
-    from dask._task_spec import List, TaskRef
-        >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
-        (2, ['a'])
+    Examples
+    --------
+    >>> from dask._task_spec import List, TaskRef
+    >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
+    (2, ['a'])
     """
     if not isinstance(node, Task):
         return 0, list(node.dependencies)
