@@ -15,7 +15,7 @@ from dask._task_spec import GraphNode
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
 
-from dask_rewrite.graph import Graph, consumers_of
+from dask_rewrite.graph import Graph, consumers_of, producers_first
 from dask_rewrite.names import fingerprint, layer_name
 from dask_rewrite.task_layer import TaskLayer
 
@@ -110,7 +110,7 @@ def _together(graph: Graph, owner: Mapping[Key, str]) -> dict[Key, Any]:
     """
     first = next(iter(owner.values()))
     needing = set(owner)
-    for key in topological(graph.nodes):
+    for key in producers_first(graph.nodes.keys(), graph.nodes):
         if not needing.isdisjoint(graph.nodes[key].dependencies):
             needing.add(key)
     return {key: first if key in needing else None for key in graph.nodes}
@@ -160,7 +160,7 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
         place = {key: owner.get(key) or (0, nothing, needs.get(key, nothing)) for key in nodes}
     else:
         stage: dict[Key, int] = {}
-        for key in topological(nodes):
+        for key in producers_first(nodes.keys(), nodes):
             kind = kinds.get(key, ())
             deps = [d for d in nodes[key].dependencies if d in nodes]
             stage[key] = max((stage[d] + (kinds.get(d, ()) != kind) for d in deps), default=0)
@@ -197,27 +197,6 @@ def _draw_in(
                 seen.add(dep)
                 place[dep] = name
                 stack.append((dep, name))
-
-
-def topological(nodes: Mapping[Key, GraphNode]) -> list[Key]:
-    """Keys with producers before consumers, without recursion."""
-    order: list[Key] = []
-    done: set[Key] = set()
-    for start in nodes:
-        stack: list[Key] = [start]
-        while stack:
-            key = stack[-1]
-            if key in done:
-                stack.pop()
-                continue
-            missing = [d for d in nodes[key].dependencies if d in nodes and d not in done]
-            if missing:
-                stack.extend(missing)
-                continue
-            done.add(key)
-            order.append(key)
-            stack.pop()
-    return order
 
 
 def _dependencies(

@@ -21,7 +21,6 @@ from dask._task_spec import (
     Task,
     TaskRef,
     _execute_subgraph,
-    _identity_cast,
     _wrap_namedtuple_task,
 )
 from dask.typing import Key
@@ -41,7 +40,7 @@ from dask_rewrite.kinds import (
     TUPLE,
 )
 from dask_rewrite.nesting import check_depth
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task, renamed
+from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, Deps, cast_to, make_container, make_task, renamed
 
 
 class Resolver(Protocol):
@@ -66,8 +65,6 @@ class TooDeep(Exception):
 #: Tasks nested deeper than this are taken apart.
 DEPTH_LIMIT = 32
 _NESTED = (NODE, ITEMS)
-#: Keyword arguments that many tasks share.
-_TYPES: dict[type, dict[str, Any]] = {made: {"typ": made} for made in (list, tuple, set, frozenset)}
 
 
 class Converter:
@@ -99,15 +96,14 @@ class Converter:
             args = value.args
             if value.func is MARKER:
                 value = args[0]  # dask's marker against shared keys: the key is new anyway
-            elif len(args) == 2 and type(args[0]) is TaskRef and not value.kwargs:
+                continue
+            if len(args) == 2 and type(args[0]) is TaskRef and not value.kwargs:
                 kind = KINDS[type(args[1])]
                 if kind == RAW:
                     return self._resolve_slice(value, args[0].key, new)
                 if kind == REF:
                     return self._resolve_pair(value, args[0].key, args[1].key, new)
-                return self._resolve_task(value, 0, new)
-            else:
-                return self._resolve_task(value, 0, new)
+            return self._resolve_task(value, 0, new)
         if isinstance(value, GraphNode):
             node = self.resolve(value)
             return node if node.key == new else renamed(node, new)
@@ -254,8 +250,7 @@ class Converter:
             parts, deps, nested = self._legacy_parts(value, depth, False)
             made = type(value)
             if deps or nested:
-                typ = _TYPES.get(made) or {"typ": made}
-                return make_task(key, _identity_cast, parts, typ, deps)
+                return cast_to(made, key, parts, deps)
             return made(parts)
         if kind == REF:
             ref = self._ref(value.key)

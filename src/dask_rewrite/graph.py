@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -201,3 +201,35 @@ def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
             else:
                 depth[key] = 1 + max([depth[dep] for dep in deps if dep in depth], default=0)
     return depth
+
+
+def producers_first(keys: Set[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
+    """The keys in an order in which each follows those that it uses; the same in every process.
+
+    Graphs are written consumers first, so that most come the right way round when read backwards.
+    """
+    waiting = set(keys)
+    late = []
+    for key in reversed(list(nodes)):
+        if key in keys:
+            if nodes[key]._dependencies.isdisjoint(waiting):
+                waiting.discard(key)
+                yield key
+            else:
+                late.append(key)
+    place = {key: i for i, key in enumerate(late)}
+    for start in late:
+        stack = [start]
+        opened: set[Key] = set()
+        while stack:
+            key = stack[-1]
+            before = [dep for dep in nodes[key]._dependencies if dep in waiting and dep not in opened]
+            if before and key not in opened and key in waiting:
+                opened.add(key)
+                before.sort(key=place.__getitem__)
+                stack.extend(before)
+                continue
+            stack.pop()
+            if key in waiting:
+                waiting.discard(key)
+                yield key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast, overload
 
-from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
 from dask.typing import Key
 from toolz import identity
 
@@ -90,6 +90,15 @@ def call_with_dict(
     return make_task(key, funcs[0], (held, *funcs[1:]), NO_KWARGS, deps, producer)
 
 
+#: Keyword arguments that many tasks share.
+_TYPES: dict[type, dict[str, Any]] = {kind: {"typ": kind} for kind in (list, tuple, set, frozenset)}
+
+
+def cast_to(kind: type, key: Key | None, parts: tuple[Any, ...], deps: Deps) -> Task:
+    """``kind(parts)`` as a task, the way dask writes collections that hold nodes in legacy tasks."""
+    return make_task(key, _identity_cast, parts, _TYPES.get(kind) or {"typ": kind}, deps)
+
+
 def renamed(node: GraphNode, key: Key) -> GraphNode:
     """The same node under another key."""
     if type(node) is Task:
@@ -161,21 +170,19 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
             break
     else:
         return node
+    if not (type(node) is Task or KINDS[type(node)] == ITEMS):
+        subs = {key: values[key] for key in old if key in values}
+        return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
+    task = cast(Task, node)
     gained: set[Key] = set()  # what the nodes that are put in depend on
+    args = tuple(_filled(task.args, values, gained))
+    kwargs = task.kwargs
+    if kwargs and type(node) is Task:
+        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
+    deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
     if type(node) is Task:
-        args = tuple(_filled(node.args, values, gained))
-        kwargs = node.kwargs
-        if kwargs:
-            kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
-        deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
-        return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
-    if KINDS[type(node)] == ITEMS:
-        container = cast(NestedContainer, node)
-        args = tuple(_filled(container.args, values, gained))
-        deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
-        return make_container(container, args, deps)
-    subs = {key: values[key] for key in old if key in values}
-    return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
+        return make_task(task.key, task.func, args, kwargs, deps, task._data_producer)
+    return make_container(cast(NestedContainer, node), args, deps)
 
 
 def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gained: set[Key]) -> list[Any]:

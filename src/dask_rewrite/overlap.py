@@ -6,15 +6,14 @@ import operator
 from itertools import product
 from typing import Any
 
-from dask._task_spec import TaskRef, _identity_cast
+from dask._task_spec import TaskRef
 from dask.array.core import concatenate_shaped
 from dask.highlevelgraph import Layer
 from dask.layers import ArrayOverlapLayer
 from dask.typing import Key
 
-from dask_rewrite.nodes import NO_KWARGS, make_task
+from dask_rewrite.nodes import NO_KWARGS, cast_to, make_task
 
-_AS_LIST = {"typ": list}
 _FULL = slice(None, None, None)
 #: Along one axis: the number that dask's key holds, the block it comes from, and its part.
 _Neighbour = tuple[float, int, slice]
@@ -63,7 +62,7 @@ class OverlapBlocks:
             made[part] = make_task(part, operator.getitem, args, NO_KWARGS, frozenset((source,)))
             parts.append(TaskRef(part))
         deps = frozenset([ref.key for ref in parts])
-        listed = make_task(None, _identity_cast, tuple(parts), _AS_LIST, deps)
+        listed = cast_to(list, None, tuple(parts), deps)
         shape = tuple([len(neighbours) for neighbours in around])
         made[key] = make_task(key, concatenate_shaped, (listed, shape), NO_KWARGS, deps)
         return made

@@ -13,11 +13,10 @@ from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.facts import Facts
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, producers_first
 from dask_rewrite.kinds import ALIAS, ITEMS, KINDS, NODE, RAW, REF
 from dask_rewrite.layers import is_coroutine
 from dask_rewrite.nodes import make_container, make_task, nameless
-from dask_rewrite.passes.movement_sequence import producers_first
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
 from dask_rewrite.survey import depth_of, depth_of_call

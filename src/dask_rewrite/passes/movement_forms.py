@@ -12,10 +12,9 @@ from dask.array import chunk
 from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph import Graph, producers_first
 from dask_rewrite.mosaic import Fill, Mosaic, Piece, cut, seen_through, selection, sources_in, whole
 from dask_rewrite.passes.movement_read import GETITEMS, JOINS, Block, Reader, items_of, literal
-from dask_rewrite.passes.movement_sequence import producers_first
 from dask_rewrite.passes.movement_views import View, view_of
 from dask_rewrite.passes.movement_views import seen_through as view_through
 from dask_rewrite.rules import Site
