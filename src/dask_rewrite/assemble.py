@@ -110,7 +110,7 @@ def _together(graph: Graph, owner: Mapping[Key, str]) -> dict[Key, Any]:
     """
     first = next(iter(owner.values()))
     needing = set(owner)
-    for key in producers_first(graph.nodes.keys(), graph.nodes):
+    for key in producers_first(list(graph.nodes), graph.nodes):
         if not needing.isdisjoint(graph.nodes[key].dependencies):
             needing.add(key)
     return {key: first if key in needing else None for key in graph.nodes}
@@ -160,7 +160,7 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
         place = {key: owner.get(key) or (0, nothing, needs.get(key, nothing)) for key in nodes}
     else:
         stage: dict[Key, int] = {}
-        for key in producers_first(nodes.keys(), nodes):
+        for key in producers_first(list(nodes), nodes):
             kind = kinds.get(key, ())
             deps = [d for d in nodes[key].dependencies if d in nodes]
             stage[key] = max((stage[d] + (kinds.get(d, ()) != kind) for d in deps), default=0)

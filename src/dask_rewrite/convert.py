@@ -53,6 +53,8 @@ class Resolver(Protocol):
 
     def ref(self, key: Key) -> TaskRef: ...
 
+    def new_ref(self, key: Key) -> TaskRef: ...
+
 
 #: What dask wraps tasks in that must not share their key with another.
 MARKER = ProhibitReuse._identity
@@ -76,16 +78,17 @@ class Converter:
         Hands out references.
     """
 
-    __slots__ = ("_external", "_find", "_ref", "_refs")
+    __slots__ = ("_external", "_find", "_new_ref", "_ref", "_refs")
 
     def __init__(self, resolver: Resolver) -> None:
         self._external = resolver.external
         self._find = resolver.find
         self._refs = resolver.refs
         self._ref = resolver.ref
+        self._new_ref = resolver.new_ref
 
-    def node(self, value: Any, old: Key, new: Key) -> GraphNode:
-        """The node for a raw value that stands under ``old``, to stand under ``new``.
+    def node(self, value: Any, new: Key) -> GraphNode:
+        """The node for a raw value, to stand under the key ``new``.
 
         Raises
         ------
@@ -112,7 +115,7 @@ class Converter:
 
     def _resolve_slice(self, task: Task, source: Key, key: Key) -> Task:
         """The shape that most tasks of rechunked and sliced arrays have: one reference and one value."""
-        ref = self._refs.get(source) or self._ref(source)
+        ref = self._refs.get(source) or self._new_ref(source)
         if ref.key == source and key == task.key:
             return task
         args = (ref, task.args[1])
@@ -120,8 +123,8 @@ class Converter:
 
     def _resolve_pair(self, task: Task, source: Key, other: Key, key: Key) -> Task:
         """The shape of a slice whose index is data, and of arithmetic on two blocks: two references."""
-        one = self._refs.get(source) or self._ref(source)
-        two = self._refs.get(other) or self._ref(other)
+        one = self._refs.get(source) or self._new_ref(source)
+        two = self._refs.get(other) or self._new_ref(other)
         if one.key == source and two.key == other and key == task.key:
             return task
         deps = frozenset((one.key, two.key))
@@ -180,7 +183,7 @@ class Converter:
 
     def _arguments(self, values: Iterable[Any], depth: int) -> tuple[list[Any], Deps, bool]:
         """Resolved arguments, what they depend on, and whether any of them is another object now."""
-        ref = self._ref
+        new_ref = self._new_ref
         args: list[Any] = []
         deps: list[Key] = []
         nested: list[Deps] = []
@@ -189,7 +192,7 @@ class Converter:
         for arg in values:
             kind = REF if type(arg) is TaskRef else KINDS[type(arg)]
             if kind == REF:
-                new: Any = known(arg.key) or ref(arg.key)
+                new: Any = known(arg.key) or new_ref(arg.key)
                 key = new.key
                 deps.append(key)
                 if key != arg.key:
@@ -198,7 +201,7 @@ class Converter:
             elif kind == RAW:
                 pass
             elif kind == ALIAS:  # evaluates to its target, whatever it is called
-                arg = ref(arg.target)
+                arg = self._ref(arg.target)
                 deps.append(arg.key)
                 changed = True
             elif kind in _NESTED:

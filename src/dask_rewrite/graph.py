@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -203,20 +203,20 @@ def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
     return depth
 
 
-def producers_first(keys: Set[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
+def producers_first(keys: Sequence[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
     """The keys in an order in which each follows those that it uses; the same in every process.
 
-    Graphs are written consumers first, so that most come the right way round when read backwards.
+    Graphs are written consumers first, so that most keys that come in the order of the graph come the
+    right way round when read backwards.
     """
     waiting = set(keys)
     late = []
-    for key in reversed(list(nodes)):
-        if key in keys:
-            if nodes[key]._dependencies.isdisjoint(waiting):
-                waiting.discard(key)
-                yield key
-            else:
-                late.append(key)
+    for key in reversed(keys):
+        if nodes[key]._dependencies.isdisjoint(waiting):
+            waiting.discard(key)
+            yield key
+        else:
+            late.append(key)
     place = {key: i for i, key in enumerate(late)}
     for start in late:
         stack = [start]

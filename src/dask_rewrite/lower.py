@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
+from operator import length_hint
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +36,9 @@ from dask_rewrite.nodes import renamed
 from dask_rewrite.references import References, keeps_name
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.unnest import unnest
+
+#: Tasks that are made before time and number are looked at again.
+_BATCH = 1024
 
 
 class OverBudget(Exception):
@@ -168,31 +172,31 @@ class Lowering:
     def _drain(self) -> None:
         """Convert what was asked for, in the order of asking: consumers before their producers."""
         refs, nodes = self.references, self.nodes
-        queue, flat, annotations = refs.queue, refs.flat, refs.flat_annotations
+        queue, annotations = refs.queue, refs.flat_annotations
         convert = self.columns.converter.node
-        ticks, made, before = 0, 0, len(nodes)
-        for key, new in queue:  # grows while it is worked off
-            value = flat[key]
-            kind = type(value)
-            if kind is not Task and kind is not TaskRef and isinstance(value, TaskRef):  # a future
-                self.held[new] = value
-                continue
-            try:
-                node = convert(value, key, new)
-            except TooDeep:
-                node = unnest(value, new, refs)
-                self.remarks.applied("unnest", key, "nested deeper than the limit")
-            if type(node) is not Alias or node.target != new:
-                nodes[new] = node
-                made += 1
-            if annotations and key in annotations:
-                self._annotate(new, key, annotations[key])
-            ticks += 1
-            if not ticks & 1023:
-                self._check_budget()
-        queue.clear()
-        if len(nodes) != before + made:
+        before, elsewhere = len(nodes), 0
+        waiting = iter(queue)  # which grows while it is worked off
+        while length_hint(waiting):
+            for key, new, value in islice(waiting, _BATCH):
+                if type(value) is not Task and type(value) is not TaskRef and isinstance(value, TaskRef):
+                    self.held[new] = value  # a future
+                    elsewhere += 1
+                    continue
+                try:
+                    node = convert(value, new)
+                except TooDeep:
+                    node = unnest(value, new, refs)
+                    self.remarks.applied("unnest", key, "nested deeper than the limit")
+                if type(node) is Alias and node.target == new:
+                    elsewhere += 1
+                else:
+                    nodes[new] = node
+                if annotations and key in annotations:
+                    self._annotate(new, key, annotations[key])
+            self._check_budget()
+        if len(nodes) != before + len(queue) - elsewhere:
             self.twice = True
+        queue.clear()
 
     def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
         if isinstance(self.nodes.get(new), DataNode):  # callables expect the keys of blocks

@@ -9,13 +9,11 @@ from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskR
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW, REF
+from dask_rewrite.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
 
 Deps: TypeAlias = frozenset[Key]
 
 NO_DEPS: Deps = frozenset()
-_NAMING = (REF, ALIAS)
-_VALUES = (RAW, FUTURE)
 NO_KWARGS: dict[str, Any] = {}
 
 _SLOTS = ["_data_producer", "_dependencies", "_is_coro", "_repr", "_token", "args", "func", "key", "kwargs"]
@@ -165,10 +163,7 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     ['a', 'c']
     """
     old = node.dependencies
-    for key in old:  # few, as a rule
-        if key in values:
-            break
-    else:
+    if values.keys().isdisjoint(old):
         return node
     if not (type(node) is Task or KINDS[type(node)] == ITEMS):
         subs = {key: values[key] for key in old if key in values}
@@ -176,36 +171,39 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     task = cast(Task, node)
     gained: set[Key] = set()  # what the nodes that are put in depend on
     args = tuple(_filled(task.args, values, gained))
-    kwargs = task.kwargs
-    if kwargs and type(node) is Task:
-        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
     deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
-    if type(node) is Task:
-        return make_task(task.key, task.func, args, kwargs, deps, task._data_producer)
-    return make_container(cast(NestedContainer, node), args, deps)
+    if type(node) is not Task:
+        return make_container(cast(NestedContainer, node), args, deps)
+    kwargs = task.kwargs
+    if kwargs:
+        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
+        deps |= gained
+    return make_task(task.key, task.func, args, kwargs, deps, task._data_producer)
 
 
 def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gained: set[Key]) -> list[Any]:
     filled: list[Any] = []
     for arg in args:
-        kind = REF if type(arg) is TaskRef else KINDS[type(arg)]
-        if kind in _NAMING:  # an alias in an argument is worth what it names
-            found = values.get(arg.key if kind == REF else arg.target)
-            if found is None:
-                pass
-            elif type(found) is Task:
-                arg = nameless(found)
-                gained |= found._dependencies
-            elif isinstance(found, TaskRef):
-                arg = found
-                gained.add(found.key)
-            else:
-                arg = found
-                gained |= found.dependencies
-        elif kind not in _VALUES:
+        if type(arg) is TaskRef:
+            found = values.get(arg.key)
+        elif (kind := KINDS[type(arg)]) == RAW or kind == FUTURE:
+            found = None
+        elif kind == ALIAS:  # in an argument it is worth what it names
+            found = values.get(arg.target)
+        else:
             made = with_values(arg, values)
             if made is not arg:
                 arg = made
                 gained |= made._dependencies
+            found = None
+        if found is not None:
+            arg = found
+            if type(found) is Task:
+                arg = nameless(found)
+                gained |= found._dependencies
+            elif isinstance(found, TaskRef):
+                gained.add(found.key)
+            else:
+                gained |= found.dependencies
         filled.append(arg)
     return filled

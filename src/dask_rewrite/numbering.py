@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from itertools import repeat
 from operator import attrgetter
 from types import MethodType
+from typing import cast
 
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
@@ -20,7 +21,7 @@ from dask_rewrite.graph import Consumers, Graph, consumers_of
 from dask_rewrite.identity import Identity
 from dask_rewrite.knowledge import known
 from dask_rewrite.readers import users_of
-from dask_rewrite.sketches import sketches
+from dask_rewrite.sketches import sketch
 
 #: How text keys begin that passes of this package make.
 OURS = ("tree-sum-", "contract-", "movement-")
@@ -101,28 +102,36 @@ class Numbering:
 
     def _leaves(self, keys: Sequence[Key]) -> None:
         nodes = self._nodes
-        values = iter(sketches([node.value for key in keys if type(node := nodes[key]) is DataNode]))
+        data = [node for key in keys if type(node := nodes[key]) is DataNode]
+        marks = [sketch(node.value) for node in data]
+        times = Counter(marks)
         groups: dict[Hashable, list[Key]] = {}
-        for key in keys:
-            node = nodes[key]
-            if type(node) is Task:
-                if type(key) is str and _is_delayed(key):
-                    continue
-                func = node.func
-                owner = func.__self__ if type(func) is MethodType else func
-                groups.setdefault((id(owner), len(node.args)), []).append(key)
-            elif type(node) is DataNode:
-                groups.setdefault(next(values), []).append(key)
+        if len(times) < len(data):
+            for node, mark in zip(data, marks):
+                if times[mark] > 1:
+                    groups.setdefault(mark, []).append(node.key)
+        for same in groups.values():
+            self._compare(same)
+        if len(data) < len(keys):
+            self._calls([node for key in keys if type(node := nodes[key]) is Task])
+
+    def _calls(self, tasks: Sequence[Task]) -> None:
+        """Number tasks that use no others."""
+        groups: dict[Hashable, list[Key]] = {}
+        for task in tasks:
+            if type(task.key) is str and _is_delayed(task.key):
+                continue
+            func = task.func
+            owner = func.__self__ if type(func) is MethodType else func
+            groups.setdefault((id(owner), len(task.args)), []).append(task.key)
         for group in groups.values():
-            node = nodes[group[0]]
-            constants = False
-            if isinstance(node, Task):
-                if type(node.func) is not MethodType:
-                    found = known(node.func)
-                    if found is None or not found.pure:
-                        continue
-                fact = self._facts.of(group[0]) if self._find_constants else None
-                constants = fact is not None and fact.fill is not None
+            func = cast(Task, self._nodes[group[0]]).func
+            if type(func) is not MethodType:
+                found = known(func)
+                if found is None or not found.pure:
+                    continue
+            fact = self._facts.of(group[0]) if self._find_constants else None
+            constants = fact is not None and fact.fill is not None
             if len(group) > 1 or constants:
                 self._compare(group, constants)
 

@@ -21,6 +21,8 @@ from dask_rewrite.names import layer_name, mark
 from dask_rewrite.overlap import OverlapBlocks
 
 _MISSING = object()
+#: Types of what is nothing at all, or may be the name of another task.
+_MAY_NAME = frozenset([object, Alias, TaskRef, tuple, str])
 
 
 class References:
@@ -48,7 +50,7 @@ class References:
         self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
         self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
         self.refs: dict[Any, TaskRef] = {}
-        self.queue: list[tuple[Key, Key]] = []  # flat tasks to convert: original and new key
+        self.queue: list[tuple[Key, Key, Any]] = []  # to convert: original and new key, and value
         self.flat_annotations: dict[Key, Annotations] = {}
         self.external: set[Key] = set()  # keys of futures
         self.names: dict[Any, str] = {}
@@ -125,13 +127,14 @@ class References:
 
     def ref(self, key: Key) -> TaskRef:
         """The reference to a key, aliases followed; asking for it demands the task."""
-        ref = self.refs.get(key)
-        if ref is not None:
-            return ref
-        flat, refs = self.flat, self.refs
-        value = flat.get(key, _MISSING)
-        if type(value) is Task:
+        return self.refs.get(key) or self.new_ref(key)
+
+    def new_ref(self, key: Key) -> TaskRef:
+        """The reference to a key that nothing asked for before."""
+        value = self.flat.get(key, _MISSING)
+        if type(value) not in _MAY_NAME:
             return self._flat_ref(key, value)
+        flat, refs = self.flat, self.refs
         path: dict[Key, None] = {}  # an ordered set: chains of aliases can be long
         while True:
             if value is _MISSING:
@@ -170,13 +173,12 @@ class References:
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:
             new: Any = self.names.get(key, key)
-        elif key in self.output_keys or not key:
+        elif not key or (key[0] in self.output_names and key in self.output_keys):
             new = key
         else:
-            name = self.names.get(key[0])
-            new = (self._marked(key[0], value) if name is None else name, *key[1:])
+            new = (self.names.get(key[0]) or self._marked(key[0], value), *key[1:])
         ref = self.refs[key] = TaskRef(new)
-        self.queue.append((key, new))
+        self.queue.append((key, new, value))
         return ref
 
     def _marked(self, name: Any, value: Any = None) -> Any:
@@ -229,7 +231,7 @@ class References:
         """Ask for an output, which is made under its own key even if it only names another."""
         if key in self.flat:
             self.refs[key] = TaskRef(key)
-            self.queue.append((key, key))
+            self.queue.append((key, key, self.flat[key]))
         else:
             self._block_ref(key)
 
@@ -243,7 +245,7 @@ class References:
         self.flat.update(culled)
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
-        self.queue.extend((key, key) for key in keys)
+        self.queue.extend((key, key, self.flat[key]) for key in keys)
 
 
 def keeps_name(value: Any) -> bool:

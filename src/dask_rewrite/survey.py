@@ -8,7 +8,7 @@ import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.kinds import ALIAS, FUTURE, KINDS, RAW
+from dask_rewrite.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
 
 
 def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
@@ -26,7 +26,8 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
     depth : int
         Zero for a task that holds no other.
     references : list of Key
-        A key stands there as often as the node refers to it.
+        A key stands there as often as the node refers to it; once more for each task of another class
+        that does, in which nothing can be put in its place.
 
     Examples
     --------
@@ -52,8 +53,11 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
                 if kind == RAW:
                     if type(arg) is MethodType:
                         deepest = max(deepest, depth + depth_of_call(arg, templates))
-                elif isinstance(arg, Task):
+                elif kind == ITEMS or type(arg) is Task:
                     below.append(arg)
+                elif isinstance(arg, Task):  # what it does with its arguments is its own affair
+                    below.append(arg)
+                    references.extend(arg.dependencies)
                 elif kind == FUTURE:
                     references.append(arg.key)
                 elif kind == ALIAS:
@@ -70,9 +74,12 @@ _FLAT = frozenset([TaskRef, int, float, str, bool, type(None), slice, tuple, np.
 
 def depth_of(task: Task, templates: dict[int, int]) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
-    if _FLAT.issuperset(map(type, task.args)) and not task.kwargs and type(task.func) is not MethodType:
-        return 0
-    return survey(task, templates)[0]
+    for arg in task.args:  # few, as a rule
+        if type(arg) not in _FLAT:
+            return survey(task, templates)[0]
+    if task.kwargs or type(task.func) is MethodType:
+        return survey(task, templates)[0]
+    return 0
 
 
 def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dask_rewrite
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph
-from dask_rewrite.passes.fuse_small import FuseSmall, _Small
+from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.survey import survey
 from dask_rewrite.verify import verify
@@ -205,31 +205,36 @@ def layer(sizes: list[int], functions: Any = (operator.neg,)) -> Graph:
     return Graph(nodes, tuple(("z", i) for i in range(len(sizes))))
 
 
+class Watched(Facts):
+    """Facts that note what was asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.nodes.get)
+        self.asked: list[Any] = []
+
+    def of(self, key: Any) -> Any:
+        self.asked.append(key)
+        return super().of(key)
+
+
 def test_blocks_of_one_layer_are_alike_unless_some_differ() -> None:
-    looked_at: list[Any] = []
-
-    class Watched(Facts):
-        def of(self, key: Any) -> Any:
-            looked_at.append(key)
-            return super().of(key)
-
     graph = layer([8] * 1000)
-    graph.facts = Watched(graph.nodes.get)
+    graph.facts = watched = Watched(graph)
     after = FuseSmall().run(graph, Remarks())
     assert len(after.nodes) == 2000
-    assert len([key for key in looked_at if key[0] == "y"]) < 60
+    assert len([key for key in watched.asked if key[0] == "y"]) < 60
 
 
 @pytest.mark.parametrize("half", [20, 24, 32])
-def test_where_blocks_differ_each_is_looked_at(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    grouped: list[Any] = []
-    groups = _Small._groups
-    monkeypatch.setattr(_Small, "_groups", lambda self: grouped.append(self) or groups(self))
+def test_where_blocks_differ_each_is_looked_at(half: int) -> None:
     graph = layer([8, 100_000] * half)
+    graph.facts = watched = Watched(graph)
     after, _ = run(graph)
     assert len(after.nodes) == 5 * half
     assert all(("y", i) in after.nodes for i in range(1, 2 * half, 2))
-    assert len(grouped) == 1
+    asked = [key for key in watched.asked if key[0] == "y"]
+    assert sorted(set(asked)) == [("y", i) for i in range(2 * half)]
+    assert len(asked) <= 2 * len(set(asked))
 
 
 def test_an_unknown_function_in_a_layer_of_known_ones_stays() -> None:

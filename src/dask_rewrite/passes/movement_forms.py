@@ -80,7 +80,7 @@ class Forms:
         annotated = bool(self.graph.annotations)
         same: dict[Any, Block] = {}  # what comes of the same operation on the same blocks
         look_up = same.get
-        for key in producers_first(self.moves, nodes):
+        for key in producers_first([key for key in nodes if key in self.moves], nodes):
             task: Any = nodes[key]
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
                 self.unequal.add(key)
@@ -101,8 +101,9 @@ class Forms:
 
     def everything(self) -> Iterator[tuple[Key, Block]]:
         """The forms of all tasks that move data, also of those that stay as they are, producers first."""
-        for key in producers_first({*self.moves, *self.still}, self.graph.nodes):
-            task: Any = self.graph.nodes[key]
+        nodes = self.graph.nodes
+        for key in producers_first([k for k in nodes if k in self.moves or k in self.still], nodes):
+            task: Any = nodes[key]
             form = self.reader.read(task) if key in self.still else self.forms.get(key)
             if form is not None:
                 yield key, form
