@@ -25,6 +25,7 @@ from dask._task_spec import (
 )
 from dask.typing import Key
 from dask.utils import is_namedtuple_instance
+from toolz import concat
 
 from dask_rewrite.kinds import (
     ALIAS,
@@ -67,6 +68,7 @@ class TooDeep(Exception):
 #: Tasks nested deeper than this are taken apart.
 DEPTH_LIMIT = 32
 _NESTED = (NODE, ITEMS)
+_NO_ITEMS = Dict()
 
 
 class Converter:
@@ -275,7 +277,8 @@ class Converter:
                 if not (task and isinstance(value, dict)):
                     parts.append(value)
                     continue
-                part: Any = self._resolve_container(Dict(value), depth)
+                items, more, _ = self._arguments(concat(value.items()), depth)
+                part: Any = make_container(_NO_ITEMS, tuple(items), more)
             elif kind == ATOM or (kind == TUPLE and value and not callable(value[0])):
                 try:
                     part = find(value)

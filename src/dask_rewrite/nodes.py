@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, overload
 
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
 from dask.typing import Key
@@ -88,6 +88,8 @@ def call_with_dict(
     return make_task(key, funcs[0], (held, *funcs[1:]), NO_KWARGS, deps, producer)
 
 
+#: Identities of the functions that gather their arguments: their keyword argument only says into what.
+GATHERING = frozenset([id(_identity_cast), id(NestedContainer.to_container)])
 #: Keyword arguments that many tasks share.
 _TYPES: dict[type, dict[str, Any]] = {kind: {"typ": kind} for kind in (list, tuple, set, frozenset)}
 
@@ -168,14 +170,14 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     if not (type(node) is Task or KINDS[type(node)] == ITEMS):
         subs = {key: values[key] for key in old if key in values}
         return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
-    task = cast(Task, node)
+    task: Any = node
     gained: set[Key] = set()  # what the nodes that are put in depend on
     args = tuple(_filled(task.args, values, gained))
     deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
     if type(node) is not Task:
-        return make_container(cast(NestedContainer, node), args, deps)
+        return make_container(task, args, deps)
     kwargs = task.kwargs
-    if kwargs:
+    if kwargs and id(task.func) not in GATHERING:
         kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
         deps |= gained
     return make_task(task.key, task.func, args, kwargs, deps, task._data_producer)
@@ -191,7 +193,7 @@ def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gain
         elif kind == ALIAS:  # in an argument it is worth what it names
             found = values.get(arg.target)
         else:
-            made = with_values(arg, values)
+            made = with_values(arg, values) if arg.dependencies else arg
             if made is not arg:
                 arg = made
                 gained |= made._dependencies

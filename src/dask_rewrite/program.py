@@ -7,15 +7,15 @@ are given out again, as registers are, so that the steps of a loop become the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
 
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
-from toolz import identity, pipe
+from toolz import pipe
 
-from dask_rewrite.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.nodes import GATHERING, NO_DEPS, NO_KWARGS, make_task
 
 #: What is compared with ``==`` when two steps are the same; all else by identity.
 _BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, BuiltinFunctionType])
@@ -23,9 +23,13 @@ _BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, Bu
 
 #: A value of a program and the expression that computes it, over references to earlier values.
 Step: TypeAlias = tuple[Hashable, Task]
+#: What an expression does, and to which values in which order.
+Shape: TypeAlias = tuple[Hashable, list[Any]]
 
 
-def straight_line(steps: Sequence[Step], inputs: Mapping[Any, str]) -> tuple[Any, ...]:
+def straight_line(
+    steps: Sequence[Step], inputs: Mapping[Any, str], shapes: Iterable[Shape] = ()
+) -> tuple[Any, ...]:
     """The functions of a program; the last step's value is its result.
 
     Parameters
@@ -34,6 +38,8 @@ def straight_line(steps: Sequence[Step], inputs: Mapping[Any, str]) -> tuple[Any
         Each expression is a task over `TaskRef` of inputs and of earlier values.
     inputs : mapping of value to str
         The values that come in, under the names that they come with.
+    shapes : iterable of Shape
+        The shapes of the expressions, if they are known already.
 
     Returns
     -------
@@ -64,15 +70,16 @@ def straight_line(steps: Sequence[Step], inputs: Mapping[Any, str]) -> tuple[Any
     interned: dict[Hashable, Any] = {}
     functions: list[Any] = []
     final = len(steps) - 1
-    for position, (value, expression) in enumerate(steps):
-        body = renamed_references(expression, {v: refs[live[v]] for v in expression._dependencies})
+    shapes = shapes or (shape_of(expression) for _, expression in steps)
+    for position, ((value, expression), (shape, used)) in enumerate(zip(steps, shapes)):
+        registers = {v: refs[live[v]] for v in expression._dependencies}
+        if position == final:
+            functions.append(renamed_references(expression, registers).__call__)
+            break
         for dead in dying.get(position, ()):
             name = live.pop(dead)
             if name[0] == "v":
                 heappush(free, name)
-        if position == final:
-            functions.append(body.__call__)
-            break
         if free:
             name = heappop(free)
         else:
@@ -83,9 +90,10 @@ def straight_line(steps: Sequence[Step], inputs: Mapping[Any, str]) -> tuple[Any
             live[value] = name
         else:
             heappush(free, name)
-        same = (name, tuple(keep), shape_of(body, identity))
+        same = (name, tuple(keep), shape, tuple([registers[v].key for v in used]))
         call = interned.get(same)
         if call is None:
+            body = renamed_references(expression, registers)
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
             call = interned[same] = step.__call__  # one object a step: pickled once
         functions.append(call)
@@ -110,22 +118,22 @@ def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
     return node
 
 
-def shape_of(node: Any, named: Callable[[Any], Hashable]) -> Hashable:
+def shape_of(expression: Task) -> Shape:
     """What makes two expressions the same: functions and large values by identity, small ones by value.
 
-    Parameters
-    ----------
-    node : object
-        An expression, or a value in it.
-    named : callable
-        What stands for a key in the result.
+    Examples
+    --------
+    >>> shape, used = shape_of(operation(max, (TaskRef("a"), 2)))
+    >>> used, shape == shape_of(operation(max, (TaskRef("b"), 2)))[0]
+    (['a'], True)
     """
+    used: list[Any] = []
     parts: list[Any] = []
-    _shape([node], named, False, parts)
-    return tuple(parts)
+    _shape([expression], used, False, parts)
+    return tuple(parts), used
 
 
-def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, parts: list[Any]) -> None:
+def _shape(stack: list[Any], used: list[Any], by_items: bool, parts: list[Any]) -> None:
     """Write down nodes in one row: each kind is followed by how much belongs to it."""
     while stack:
         node = stack.pop()
@@ -133,14 +141,20 @@ def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, p
         if kind in _BY_VALUE:
             parts += (kind, node)
         elif kind is TaskRef:
-            parts += (kind, named(node.key))
+            parts.append(kind)
+            used.append(node.key)
         elif kind is Task or isinstance(node, Task):
             func, args, kwargs = node.func, node.args, node.kwargs
+            if id(func) in GATHERING:
+                parts += (kind, len(args), *kwargs.values())
+                stack += args
+                continue
             parts += (kind, id(func), len(args), *kwargs)
             if not by_items and type(func) is FunctionType and _describes_blocks(func):
-                _shape([*kwargs.values(), *args], named, True, parts)
+                _shape([*kwargs.values(), *args], used, True, parts)
                 continue
-            stack += kwargs.values()
+            if kwargs:
+                stack += kwargs.values()
             stack += args
         elif kind is tuple or (by_items and kind in (list, dict)):
             parts += (kind, len(node))
@@ -153,14 +167,20 @@ def _shape(stack: list[Any], named: Callable[[Any], Hashable], by_items: bool, p
             parts.append(kind)
             stack += (node.start, node.stop, node.step)
         elif kind is Alias:
-            parts += (kind, named(node.target))
+            parts.append(kind)
+            used.append(node.target)
         elif by_items and kind is set:
-            if _BY_VALUE.issuperset(map(type, node)):
-                parts += (kind, frozenset(zip(map(type, node), node)))
-            else:
-                parts += (kind, frozenset([shape_of(item, named) for item in node]))
+            parts += (kind, frozenset(map(_item, node)))
         else:
             parts += (id, id(node))
+
+
+def _item(value: Any) -> Hashable:
+    """An item of a set, which comes in no order."""
+    if type(value) in _BY_VALUE:
+        return (type(value), value)
+    shape, used = shape_of(value)
+    return (shape, *used)
 
 
 def _describes_blocks(func: FunctionType) -> bool:

@@ -9,9 +9,10 @@ from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
+from dask_rewrite.nodes import GATHERING
 
 
-def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
+def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], list[int]]:
     """How deep tasks nest in a node, templates and programs included, and every reference in it.
 
     Parameters
@@ -28,24 +29,30 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
     references : list of Key
         A key stands there as often as the node refers to it; once more for each task of another class
         that does, in which nothing can be put in its place.
+    levels : list of int
+        How deep each reference stands: zero for an argument of the node itself.
 
     Examples
     --------
     >>> from dask._task_spec import List, TaskRef
     >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
-    (2, ['a'])
+    (2, ['a'], [2])
     """
     if not isinstance(node, Task):
-        return 0, list(node.dependencies)
+        return 0, list(node.dependencies), [0] * len(node.dependencies)
     references: list[Key] = []
+    levels: list[int] = []
     depth = deepest = 0
     level = [node]
     while True:
         below: list[Task] = []
         for task in level:
-            if type(task.func) is MethodType:
-                deepest = max(deepest, depth + depth_of_call(task.func, templates))
-            for arg in (*task.args, *task.kwargs.values()) if task.kwargs else task.args:
+            func, args = task.func, task.args
+            if type(func) is MethodType:
+                deepest = max(deepest, depth + depth_of_call(func, templates))
+            if task.kwargs and id(func) not in GATHERING:
+                args = (*args, *task.kwargs.values())
+            for arg in args:
                 if type(arg) is TaskRef:
                     references.append(arg.key)
                     continue
@@ -62,8 +69,9 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key]]:
                     references.append(arg.key)
                 elif kind == ALIAS:
                     references.append(arg.target)
+        levels += [depth] * (len(references) - len(levels))
         if not below:
-            return max(deepest, depth), references
+            return max(deepest, depth), references, levels
         depth += 1
         level = below
 

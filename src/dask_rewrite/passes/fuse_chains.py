@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
+from toolz import concat
 
 from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
@@ -105,7 +106,7 @@ class FuseChains:
                 producers = _waited_for(deps, nodes, users)
             if not producers or not all(_may_link(key, dep, graph, outputs, movable) for dep in producers):
                 continue
-            depths[key], references = survey(node, templates)
+            depths[key], references, _ = survey(node, templates)
             if all(references.count(dep) == 1 for dep in producers):
                 links[key] = producers
         return links
@@ -176,21 +177,17 @@ def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, progra
         else:  # data comes in from outside, so that blocks can share the program
             names[key] = f"x{len(inputs)}"
             inputs[names[key]] = task
+    shapes = [shape_of(task) for _, task in steps]
     own = {key: i for i, (key, _) in enumerate(steps)}
-
-    def named(key: Key) -> Hashable:
-        if key in own:
-            return own[key]
-        name = names.get(key)
-        if name is None:
-            name = names[key] = f"x{len(inputs)}"
-            inputs[name] = TaskRef(key)
-        return name
-
-    shape = tuple([shape_of(task, named) for _, task in steps])
-    functions = programs.get(shape)
+    for key in concat([used for _, used in shapes]):
+        if key not in own and key not in names:
+            names[key] = f"x{len(inputs)}"
+            inputs[names[key]] = TaskRef(key)
+    place = {**names, **own}
+    alike = tuple([(shape, *[place[key] for key in used]) for shape, used in shapes])
+    functions = programs.get(alike)
     if functions is None:
-        functions = programs[shape] = straight_line(steps, names)
+        functions = programs[alike] = straight_line(steps, names, shapes)
     deps = frozenset([ref.key for ref in inputs.values() if isinstance(ref, TaskRef)])
     return call_with_dict(chain[0], functions, inputs, deps, producer)
 

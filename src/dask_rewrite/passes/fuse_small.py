@@ -120,22 +120,21 @@ class _Absorbing:
 
     def _taken(self, task: Task) -> dict[Key, GraphNode]:
         """The producers that a task may absorb, within the bounds."""
-        depth, references = survey(task, self._templates)
+        deepest, references, levels = survey(task, self._templates)
         waits_for = task._dependencies
-        if len(references) > len(waits_for):  # what is referred to twice would run twice
-            times = Counter(references)
-            references = [key for key in references if times[key] == 1]
+        twice: set[Key] = set()  # what is referred to twice would run twice
+        if len(references) > len(waits_for):
+            twice = {key for key, times in Counter(references).items() if times > 1}
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         room = self._max_tasks
-        deepest = depth
         taken: dict[Key, GraphNode] = {}
-        for key in references:
-            if key not in candidates:
+        for key, level in zip(references, levels):
+            if key not in candidates or key in twice:
                 continue
             producer = nodes[key]
             held, below = grown.get(key) or (0, depth_of(producer, self._templates))
-            below += depth + 1
+            below += level + 1
             union = waits_for | producer._dependencies
             if held >= room or len(union) > most or below > self._max_depth:
                 continue
