@@ -237,8 +237,7 @@ class Rules:
         nodes = graph.nodes
         for rule in self.rules:
             if (above := getattr(rule, "inputs_above", None)) is not None:
-                tasks = graph.by_function().values()
-                if any(max(map(len, map(_dependencies, called))) > above for called in tasks):
+                if max(map(len, map(_dependencies, nodes.values())), default=0) > above:
                     found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
                 continue
             anchors = frozenset(map(id, rule.anchors))
