@@ -135,40 +135,31 @@ class References:
         if type(value) not in _MAY_NAME:
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
-        path: dict[Key, None] = {}  # an ordered set: chains of aliases can be long
-        while True:
+        path: list[Key] = []  # chains of aliases can be long
+        for _ in range(len(flat) + 1):
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target = self._alias_target(key, value)
-            if target is None or target in path:
+            target = value.target if type(value) is Alias else _name_in(value)
+            try:
+                below = flat.get(target, _MISSING)
+                if below is value or (below is _MISSING and not self.knows(target)):
+                    target = None  # itself, or nothing
+            except TypeError:  # not hashable, and so no key
+                target = None
+            if target is None:
                 ref = self._flat_ref(key, value)
                 break
-            path[key] = None
-            key = target
+            path.append(key)
+            key, value = target, below
             if (known := refs.get(key)) is not None:
                 ref = known
                 break
-            value = flat.get(key, _MISSING)
+        else:  # they go round in a circle
+            ref = self._flat_ref(key, value)
         for alias in path:
             refs[alias] = ref
         return ref
-
-    def _alias_target(self, key: Key, value: Any) -> Key | None:
-        target: Key
-        kind = type(value)
-        if kind is Alias:
-            target = value.target
-        elif kind is TaskRef:
-            target = value.key
-        elif (kind is tuple and value and not callable(value[0])) or kind is str:
-            target = value
-        else:
-            return None
-        try:
-            return target if target != key and (target in self.flat or self.knows(target)) else None
-        except TypeError:  # not hashable, and so no key
-            return None
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:
@@ -246,6 +237,15 @@ class References:
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
         self.queue.extend((key, key, self.flat[key]) for key in keys)
+
+
+def _name_in(value: Any) -> Any:
+    """What may be the key of another task, or None."""
+    if type(value) is tuple:
+        return value if value and (type(value[0]) is str or not callable(value[0])) else None
+    if type(value) is TaskRef:
+        return value.key
+    return value if type(value) is str else None
 
 
 def keeps_name(value: Any) -> bool:

@@ -18,6 +18,9 @@ from dask_rewrite.rules import Missed, Replacement, Site
 _GETTER_IDS = frozenset(map(id, GETTERS))
 
 
+_SHARED = Missed("the inner block has other users")
+
+
 class _Getter(NamedTuple):
     func: Callable[..., Any]
     source: Any
@@ -47,11 +50,11 @@ class FuseSlices:
         below = site.node(key)
         if type(below) is not Task or id(below.func) not in _GETTER_IDS:
             return None
+        if not site.used_once(key):
+            return _SHARED
         outer, inner = _getter(task), _getter(below)
         if outer is None or inner is None:
             return None
-        if not site.used_once(key):
-            return Missed("the inner block has other users")
         if not site.same_annotations(task.key, key):
             return Missed("annotations differ")
         if outer.lock and outer.lock is not inner.lock:
