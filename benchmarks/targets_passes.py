@@ -63,6 +63,11 @@ BORDERS = [
         [("image-borders", 12)],
         at_most("image-borders", 12, "compute", 0.6),
     ),
+    Target(
+        "the same on a machine of another speed: <= 1/7 of stock, as 0.6 s is of 4.2 s",
+        [("image-borders", 12)],
+        ratio("image-borders", 12, "compute", 1 / 7),
+    ),
 ]
 
 MOVEMENT = [

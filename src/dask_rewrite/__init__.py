@@ -18,8 +18,8 @@ from dask_rewrite.remarks import Remark, RewriteWarning
 
 _config.register()
 
-from dask_rewrite.optimizer import optimize  # noqa: E402
-from dask_rewrite.switch import disable, enable  # noqa: E402
+from dask_rewrite.optimizer import optimize  # noqa: E402 - reads the defaults
+from dask_rewrite.switch import disable, enable  # noqa: E402 - as well
 
 if TYPE_CHECKING:
     from dask_rewrite.bisect import bisect

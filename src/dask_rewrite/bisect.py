@@ -121,11 +121,11 @@ def _counted_by(run: _Run) -> Iterator[None]:
             return False
         return own(self, rule, key)
 
-    Remarks.allow = allow  # type: ignore[method-assign]
+    Remarks.allow = allow  # type: ignore[method-assign] # for as long as the block runs
     try:
         yield
     finally:
-        Remarks.allow = own  # type: ignore[method-assign]
+        Remarks.allow = own  # type: ignore[method-assign] # as it was
 
 
 def _blame_without_rewrites(check: Callable[[], Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
@@ -99,6 +100,7 @@ def _left_link(
 
 def _is_link(plan: Plan) -> bool:
     task = plan.task
+    args: Mapping[Any, Arg] = plan.args
     return (
         plan.simple
         and plan.fold is None
@@ -106,7 +108,7 @@ def _is_link(plan: Plan) -> bool:
         and len(task.args) == 2
         and not task.kwargs
         and task.func in ASSOCIATIVE
-        and all(type(arg) is TaskRef and plan.args[arg.key].kind == "block" for arg in task.args)  # type: ignore[index]
+        and all(type(arg) is TaskRef and args[arg.key].kind == "block" for arg in task.args)
     )
 
 

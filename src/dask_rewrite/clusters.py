@@ -141,7 +141,7 @@ def find_clusters(
 REFUSAL = "the task would wait for more blocks than max-inputs, or load more than max-loads"
 
 
-def compose(outer: BlockMap, inner: Sequence[int]) -> BlockMap:
+def compose(outer: BlockMap, inner: Sequence[Any]) -> BlockMap:
     """Map of root blocks to argument blocks, through a member's own map.
 
     Examples
@@ -160,7 +160,7 @@ def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Use
     fusable = plan.fusable
     for arg in plan.args.values():
         if arg.kind == "block":
-            composed = compose(block_map, arg.coord_map)  # type: ignore[arg-type]
+            composed = compose(block_map, arg.coord_map)
             cluster.inputs[arg.value, composed] = 1
             uses.setdefault(arg.value, _Uses()).add(cluster, composed if fusable else None)
         elif arg.kind == "blocks":
@@ -191,7 +191,7 @@ def _fits(cluster: Cluster, plan: Plan, block_map: BlockMap, max_inputs: int, ma
     added = 0
     for arg in plan.args.values():
         if arg.kind == "block":
-            composed = compose(block_map, arg.coord_map)  # type: ignore[arg-type]
+            composed = compose(block_map, arg.coord_map)
             added += (arg.value, composed) not in cluster.inputs
         elif arg.kind == "blocks":
             return False  # a contraction stays the producer of its own tasks

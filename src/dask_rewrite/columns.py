@@ -40,11 +40,11 @@ class Columns:
             node = self._constant(arg.value)
             deps = _dependencies(node)
             return Column([node] * len(wanted), [deps] * len(wanted) if deps else None)
-        where = arg.coord_map
+        where: Sequence[Any] = arg.coord_map
         if all(i == p for i, p in enumerate(where)) and wanted and len(where) == len(wanted[0]):
             coords = wanted
         else:
-            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]  # type: ignore[misc]
+            coords = [tuple([0 if p == -1 else c[p] if type(p) is int else p for p in where]) for c in wanted]
         if arg.kind == "io":
             return self._io_column(arg.value, coords)
         if arg.kind == "blocks":

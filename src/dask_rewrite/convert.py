@@ -139,10 +139,10 @@ class Converter:
             return node
         if depth > DEPTH_LIMIT:
             raise TooDeep
-        if kind is Task:
-            return self._resolve_task(node, depth, node.key)  # type: ignore[arg-type]
-        if kind is Alias:
-            target = node.target  # type: ignore[attr-defined]
+        if type(node) is Task:
+            return self._resolve_task(node, depth, node.key)
+        if type(node) is Alias:
+            target = node.target
             ref = self._ref(target)
             if depth:
                 return Alias(ref.key)

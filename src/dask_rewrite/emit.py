@@ -77,7 +77,7 @@ class Recipe:
         if arg.kind == "literal":
             return ("literal", arg.value)
         if arg.kind == "block" and arg.value in cluster.members:
-            if compose(block_map, arg.coord_map) == cluster.members[arg.value]:  # type: ignore[arg-type]
+            if compose(block_map, arg.coord_map) == cluster.members[arg.value]:
                 return ("member", arg.value)
         where: CoordMap = tuple(
             [p if isinstance(p, list) or p == -1 else block_map[p] for p in arg.coord_map]
@@ -149,8 +149,7 @@ class Recipe:
             tasks = [make_task(k, func, row, kwargs, dep, producer) for k, row, dep in zip(names, rows, deps)]
             if outermost:
                 return tasks
-            has_deps = isinstance(deps, list)
-            made[plan.name] = Column(tasks, deps if has_deps else None)  # type: ignore[arg-type]
+            made[plan.name] = Column(tasks, deps if isinstance(deps, list) else None)
         raise AssertionError("a cluster has a root")
 
 

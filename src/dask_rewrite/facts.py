@@ -126,10 +126,10 @@ class Facts:
             here = stack.pop()
             if here in known:
                 continue
-            node = lookup(here)
+            node: Any = lookup(here)
             is_task = type(node) is Task
             if is_task:
-                func = node.func  # type: ignore[union-attr]
+                func = node.func
                 if not (functions.get(id(func)) or function_of(func, functions)).is_known:
                     node = None  # not worth looking below
             if node is None:
@@ -144,7 +144,7 @@ class Facts:
                 stack.append(here)
                 stack.extend([dep for dep in deps if dep not in known])
                 continue
-            values[here] = self._call(node, values) if is_task else self._top(node)  # type: ignore[arg-type]
+            values[here] = self._call(node, values) if is_task else self._top(node)
         return values[key]
 
     def _top(self, node: GraphNode) -> Any:
@@ -173,12 +173,12 @@ class Facts:
             return self._call(node, env)
         if kind is List:
             return self._list(node.args, env)
+        if kind is DataNode:
+            return self._literal(node.value)
+        if kind is Alias:
+            return env.get(node.target, UNKNOWN)
         if not isinstance(node, GraphNode):
             return env.get(node.key, UNKNOWN) if isinstance(node, TaskRef) else self._literal(node)
-        if kind is DataNode:
-            return self._literal(node.value)  # type: ignore[attr-defined]
-        if kind is Alias:
-            return env.get(node.target, UNKNOWN)  # type: ignore[attr-defined]
         return self._container(node, env) if isinstance(node, NestedContainer) else UNKNOWN
 
     def _list(self, args: Iterable[Any], env: Mapping[Any, Any]) -> Any:

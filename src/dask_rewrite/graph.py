@@ -233,3 +233,25 @@ def producers_first(keys: Sequence[Key], nodes: Mapping[Key, Any]) -> Iterator[K
             if key in waiting:
                 waiting.discard(key)
                 yield key
+
+
+def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
+    """Take out, in place, what no output needs any more.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, Task, TaskRef
+    >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
+    >>> without_users(nodes, ["z"])
+    >>> list(nodes)
+    ['z']
+    """
+    users = Counter(chain.from_iterable(map(_dependencies, nodes.values())))
+    wanted = set(outputs)
+    unused = [key for key in nodes if key not in users and key not in wanted]
+    while unused:
+        node: GraphNode = nodes.pop(unused.pop())
+        for dep in node._dependencies:
+            users[dep] -= 1
+            if not users[dep] and dep not in wanted and dep in nodes:
+                unused.append(dep)

@@ -116,7 +116,7 @@ def payload_of(value: Any, holes: Sequence[Sequence[Any]] = ()) -> bytes:
     return whole
 
 
-class _WithHoles(cloudpickle.Pickler):  # type: ignore[misc]
+class _WithHoles(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
     """Writes the next of the buffers, and which part of it, in place of each hole."""
 
     def __init__(self, file: Any, holes: Sequence[Sequence[Any]]) -> None:

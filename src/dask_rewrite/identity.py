@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from itertools import chain, repeat
 from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -21,6 +20,7 @@ from dask.typing import Key
 from toolz import functoolz
 
 from dask_rewrite.frozen import adapted, index_parts
+from dask_rewrite.sketches import SMALL, Contents
 
 _ATOMS = frozenset([int, str, bytes, bool, type(None)])
 _NODES = frozenset([DataNode, Alias, List, Tuple, Set, Dict])
@@ -33,8 +33,6 @@ _CONTAINERS = frozenset([tuple, list])
 #: Longer containers, and those nested deeper, are told apart by identity.
 MAX_ITEMS = 256
 MAX_DEPTH = 8
-#: Arrays of more bytes are compared by hashes of their bytes.
-SMALL = 1024
 #: Fewer nodes are looked at one by one.
 FEW = 6
 
@@ -65,7 +63,7 @@ class Identity:
     False
     """
 
-    __slots__ = ("_bodies", "_budget", "_digests", "_functions", "_keyword_dicts", "_number_of", "_seen")
+    __slots__ = ("_bodies", "_budget", "_contents", "_functions", "_keyword_dicts", "_number_of", "_seen")
 
     def __init__(self, numbers: Mapping[Key, Hashable], budget: int = 2**25) -> None:
         self._number_of: Callable[[Key, Key], Hashable] = numbers.get
@@ -74,7 +72,7 @@ class Identity:
         self._seen: dict[Hashable, int] = {}  # numbers of templates, by their tokens
         self._functions: dict[int, tuple[Any, Hashable]] = {}
         self._keyword_dicts: dict[int, tuple[Any, Hashable]] = {}
-        self._digests: dict[int, tuple[Any, Hashable]] = {}
+        self._contents: dict[int, tuple[Any, Hashable]] = {}
 
     def of(self, node: Any) -> Hashable:
         """The token of a node or of a constant."""
@@ -261,13 +259,12 @@ class Identity:
         described = (np.ndarray, _dtype(array.dtype), array.shape, array.strides, array.flags.writeable)
         if array.nbytes <= SMALL:
             return (*described, array.tobytes())
-        found = self._digests.get(id(array))
+        found = self._contents.get(id(array))
         if found is None:
             if array.nbytes > self._budget:
                 return id(array)
             self._budget -= array.nbytes
-            digest = blake2b(array.tobytes(), digest_size=16).digest()
-            found = self._digests[id(array)] = (array, (*described, digest))
+            found = self._contents[id(array)] = (array, (*described, Contents(array)))
         return found[1]
 
 

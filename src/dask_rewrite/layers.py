@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -143,12 +143,19 @@ def is_coroutine(func: Any) -> bool:
         return False
 
 
+def may_move(func: Any) -> bool:
+    """Whether a task that calls this may be merged: a worker awaits some, or knows them by name."""
+    module = getattr(func, "__module__", None) or ""
+    return not is_coroutine(func) and not module.startswith("distributed.")
+
+
 def _block_counts(layer: Blockwise) -> dict[str, int]:
     counts: dict[str, int] = {}
+    numblocks: Mapping[Any, Any] = layer.numblocks
     for value, indices in layer.indices:
         if indices is None:
             continue
-        for index, count in zip(indices, layer.numblocks[value], strict=True):  # type: ignore[index]
+        for index, count in zip(indices, numblocks[value], strict=True):
             if type(count) is not int:
                 return dict(layer.dims)  # dask's own way for the unusual
             known = counts.get(index, 1)
@@ -156,8 +163,9 @@ def _block_counts(layer: Blockwise) -> dict[str, int]:
                 counts[index] = count
             elif count not in (1, known):
                 return dict(layer.dims)  # raises dask's own error
-    for index, size in layer.new_axes.items():
-        counts[index] = len(size) if isinstance(size, tuple) else 1  # type: ignore[unreachable]
+    new_axes: Mapping[Any, Any] = layer.new_axes
+    for index, size in new_axes.items():
+        counts[index] = len(size) if isinstance(size, tuple) else 1
     return counts
 
 

@@ -31,7 +31,7 @@ def _slot_task(
 ) -> Task:
     """A `Task` whose dependencies are known already: a quarter of the constructor's time."""
     task: Task = _new(Task)
-    task.key = key  # type: ignore[assignment]
+    task.key = key  # type: ignore[assignment] # nested tasks have none
     task.func = func
     task.args = args
     task.kwargs = kwargs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
@@ -52,9 +53,9 @@ def opened(node: Any) -> Task | None:
     return make_task(node.key, body.func, body.args, body.kwargs, node._dependencies, node._data_producer)
 
 
-def _filled(node: Any, inputs: dict[str, Any]) -> Any:
+def _filled(node: Any, inputs: Mapping[Any, Any]) -> Any:
     if isinstance(node, TaskRef):
-        return inputs[node.key]  # type: ignore[index]
+        return inputs[node.key]
     if not isinstance(node, GraphNode) or not node.dependencies:
         return node
     if type(node) is Task:
@@ -62,7 +63,7 @@ def _filled(node: Any, inputs: dict[str, Any]) -> Any:
         kwargs = {k: _filled(v, inputs) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
         return operation(node.func, args, kwargs)
     if type(node) is Alias:
-        return inputs[node.target]  # type: ignore[index]
+        return inputs[node.target]
     if isinstance(node, NestedContainer):
         args = [_filled(arg, inputs) for arg in node.args]
         deps = operation(list, args)._dependencies

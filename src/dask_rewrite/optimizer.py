@@ -55,7 +55,7 @@ class Optimizer(int, Expr):
     """
 
     _name = "dask-rewrite-optimizer"
-    operands: ClassVar[list[Any]] = []  # type: ignore[misc]
+    operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
     _determ_token = "dask-rewrite-optimizer"
 
     def __new__(cls) -> Optimizer:
@@ -131,7 +131,7 @@ class Optimizer(int, Expr):
             finish.layers = len(hlg.layers)
             return symbolic
         kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
-        return kind(dsk=assemble(graph), output_keys=keys)  # type: ignore[no-untyped-call]
+        return kind(dsk=assemble(graph), output_keys=keys)  # type: ignore[no-untyped-call] # dask has no types here
 
     # -- behaviour as a value ------------------------------------------------------------------
 

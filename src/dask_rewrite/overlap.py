@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from itertools import product
-from typing import Any
+from typing import Any, TypeGuard
 
 from dask._task_spec import TaskRef
 from dask.array.core import concatenate_shaped
@@ -41,14 +41,13 @@ class OverlapBlocks:
         ]
 
     @staticmethod
-    def fits(layer: Layer) -> bool:
+    def fits(layer: Layer) -> TypeGuard[ArrayOverlapLayer]:
         """Whether this is such a layer and not yet materialized."""
         return type(layer) is ArrayOverlapLayer and not layer.is_materialized()
 
-    def values(self, key: Key) -> dict[Key, Any]:
+    def values(self, key: tuple[Any, ...]) -> dict[Key, Any]:
         """The tasks for one output block: a concatenation of its neighbours' edges."""
-        block: Any = key[1:]  # type: ignore[index]
-        around = [axis[i] for axis, i in zip(self.axes, block)]
+        around = [axis[i] for axis, i in zip(self.axes, key[1:])]
         made: dict[Any, Any] = {}
         parts: list[TaskRef] = []
         for neighbours in product(*around):

@@ -37,9 +37,9 @@ def attributes_of(value: Any) -> dict[str, Any]:
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            descriptor = vars(base).get(name)
+            descriptor: Any = vars(base).get(name)
             try:
-                found[name] = descriptor.__get__(value, base)  # type: ignore[union-attr]
+                found[name] = descriptor.__get__(value, base)
             except AttributeError:
                 continue
     return found

@@ -90,7 +90,7 @@ def straight_line(
             live[value] = name
         else:
             heappush(free, name)
-        same = (name, tuple(keep), shape, tuple([registers[v].key for v in used]))
+        same = (name, tuple(keep), shape, tuple([registers[v].key if v in registers else v for v in used]))
         call = interned.get(same)
         if call is None:
             body = renamed_references(expression, registers)

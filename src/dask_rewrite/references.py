@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from operator import contains
 from typing import Any
 
 from dask._task_spec import Alias, Task, TaskRef
@@ -72,7 +73,7 @@ class References:
         if isinstance(layer, MaterializedLayer):
             mapping = layer.mapping
         elif OverlapBlocks.fits(layer):
-            self.lazy[name] = OverlapBlocks(layer)  # type: ignore[arg-type]
+            self.lazy[name] = OverlapBlocks(layer)
             return
         elif layer.is_materialized():
             mapping = dict(layer)
@@ -123,7 +124,7 @@ class References:
         if len(coords) != len(numblocks):
             return False
         # What equals a number is one: 0.0 and numpy's integers too.
-        return all(coord in range(count) for coord, count in zip(coords, numblocks))
+        return all(map(contains, map(range, numblocks), coords))
 
     def ref(self, key: Key) -> TaskRef:
         """The reference to a key, aliases followed; asking for it demands the task."""
@@ -180,10 +181,11 @@ class References:
 
     def _block_ref(self, key: Key) -> TaskRef:
         if type(key) is tuple and key:
-            name: Any = key[0]
+            parts: Any = key
+            name = parts[0]
             table = self.blocks.get(name)
             if table is not None:
-                return self.block(name, key[1:], table)  # type: ignore[arg-type]
+                return self.block(name, parts[1:], table)
             if name in self.lazy:
                 return self._lazy_ref(key)
         if not self._rest_read:  # a dependency that the layers did not declare

@@ -174,7 +174,8 @@ class _Unnesting:
             return (yield self.flat(args[0], scope))
         if _is_framed(node):
             held = yield self.environment(args[0], scope)
-            steps = [node.func.__self__] if node.func is not pipe else [f.__self__ for f in args[1:]]  # type: ignore[attr-defined]
+            calls: tuple[Any, ...] = args[1:] if node.func is pipe else (node.func,)
+            steps = [call.__self__ for call in calls]
             for step in steps[:-1]:
                 held = yield self.environment(step, held)
             return (yield self.flat(steps[-1], held))

@@ -52,4 +52,5 @@ def written_block(task: Task) -> GraphNode | TaskRef | None:
     writes = parts[0].args[0]
     if type(writes) is not Task or writes.func is not map or writes.args[0] is not operator.setitem:
         return None
-    return parts[1]  # type: ignore[no-any-return]
+    block: GraphNode | TaskRef = parts[1]
+    return block

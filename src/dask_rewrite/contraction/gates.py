@@ -15,8 +15,8 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.contraction.plan import Plan
-from dask_rewrite.contraction.terms import may_move
 from dask_rewrite.graph import Graph
+from dask_rewrite.layers import may_move
 from dask_rewrite.nodes import make_task, with_values
 from dask_rewrite.program import operation
 from dask_rewrite.rules import Site
@@ -66,7 +66,7 @@ def gate_points(nodes: Mapping[Key, GraphNode], private: Mapping[Key, int]) -> d
     points: dict[Key, Task] = {}
     for key, number in private.items():
         node = nodes[key]
-        if type(node) is Task and may_move(node):
+        if type(node) is Task and may_move(node.func):
             below = [dep for dep in node._dependencies if private.get(dep) == number]
             if not any(type(nodes[dep]) is Task for dep in below):
                 points[key] = node

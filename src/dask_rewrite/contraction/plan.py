@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dask.utils import format_bytes
 
@@ -169,15 +169,16 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     plan = Plan(chains, width, look, 2 if cluster else 1, False, 0, before)
     plan = _predicted(plan, sizes, machine)
     aim = min(limit, int(GAIN * before))
-    for bound, smaller in (
+    savings: tuple[tuple[int, dict[str, Any]], ...] = (
         (aim, {"every": 1}),
         (aim, {"width": 1, "look": 1 + math.ceil(AHEAD * machine.threads / (sizes.per_slab * chains))}),
         (limit, {"look": max(1, plan.look // 2)}),
         (limit, {"look": 1}),
         (limit, {"chains": 1}),
-    ):
+    )
+    for bound, smaller in savings:
         if plan.peak > bound:
-            plan = _predicted(replace(plan, **smaller), sizes, machine)  # type: ignore[arg-type]
+            plan = _predicted(replace(plan, **smaller), sizes, machine)
     if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
         if sizes.sums < 2 * machine.threads:
             return Missed(f"predicted peak {shown(plan.peak)}, and {shown(before)} as it is")

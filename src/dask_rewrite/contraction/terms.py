@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
 from dask_rewrite.contraction.trees import PRODUCTS, SUMS, Reducer, makes_product
-from dask_rewrite.layers import is_coroutine
+from dask_rewrite.layers import may_move
 from dask_rewrite.nodes import nameless, with_values
 from dask_rewrite.opened import opened
 from dask_rewrite.program import operation
@@ -80,7 +79,7 @@ class Opener:
     def _may_move(self, task: Task) -> bool:
         found = self._moves.get(id(task.func))
         if found is None:
-            found = self._moves[id(task.func)] = may_move(task)
+            found = self._moves[id(task.func)] = may_move(task.func)
         return found
 
     def _is_bare_product(self, body: Task, inner: Task, reducer: Reducer, shared: bool) -> bool:
@@ -135,14 +134,6 @@ def _contracts(product: Task, axis: tuple[int, ...]) -> bool:
 def _only_looks(task: Task) -> bool:
     """A transposed view costs nothing to make, and a worker would keep it as if it were a copy."""
     return task.func is np.transpose and len(task.args) == 1 and type(task.args[0]) is TaskRef
-
-
-def may_move(task: Task) -> bool:
-    """Tasks that a worker awaits, or knows by name, stay as they are."""
-    if is_coroutine(task.func):
-        return False
-    module = getattr(task.func, "__module__", None) or ""
-    return type(task.func) is MethodType or not module.startswith("distributed.shuffle")
 
 
 def with_loads(term: Term, loads: Mapping[Key, Task]) -> Term:

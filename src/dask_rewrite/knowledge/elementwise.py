@@ -161,7 +161,7 @@ def astype(
         return None
     if dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic":
         return None
-    if not np.can_cast(fact.dtype, dtype, casting):  # type: ignore[arg-type]
+    if not np.can_cast(fact.dtype, dtype, casting):  # type: ignore[arg-type] # any str here
         return None
     return Fact(fact.shape, dtype, cast(fact.fill, dtype), fact.scalar)
 

@@ -194,7 +194,7 @@ def _final_positions(argfunc: Any, data: Any, axis: Any = None, keepdims: Any = 
     found = _positions(argfunc, data, axis, keepdims)
     if found is None:
         return None
-    return Fact(found.shape, found.dtype.fields["arg"][0], None, not found.shape)  # type: ignore[index]
+    return Fact(found.shape, found.dtype["arg"], None, not found.shape)
 
 
 def _calls_sums(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:

@@ -37,7 +37,10 @@ def _largest_positions(a_plus_idx: Any, k: int, axis: Any, keepdims: Any = True)
     if type(a_plus_idx) is list:
         pairs = list(flatten(a_plus_idx))
         values = concatenate([a for a, _ in pairs], axis)
-        positions = concatenate([Fact(array(a).shape, array(i).dtype) for a, i in pairs], axis)  # type: ignore[union-attr]
+        found = [(one, other) for a, i in pairs if (one := array(a)) and (other := array(i))]
+        if len(found) < len(pairs):
+            return None
+        positions = concatenate([Fact(one.shape, other.dtype) for one, other in found], axis)
     else:
         values, positions = map(array, a_plus_idx)
     if values is None or positions is None:

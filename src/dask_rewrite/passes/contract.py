@@ -65,11 +65,12 @@ class Contract:
         opener = Opener(site)
         for tree in found:
             opened = [opener.open(key, tree.reducer) for key in tree.leaves]
-            if any(term is None or not term.multiplies for term in opened):
+            usable = [term for term in opened if term is not None and term.multiplies]
+            if len(usable) < len(opened):
                 remarks.missed(self.name, tree.root, "a term must stay a task of its own")
                 continue
             trees.append(tree)
-            terms.append(opened)  # type: ignore[arg-type]
+            terms.append(usable)
         if not trees:
             return graph
         return self._contracted(graph, group_trees(trees, terms, site), site, running, remarks)

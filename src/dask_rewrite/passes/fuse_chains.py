@@ -13,7 +13,7 @@ from toolz import concat
 
 from dask_rewrite.annotations import merged
 from dask_rewrite.graph import Graph
-from dask_rewrite.layers import is_coroutine
+from dask_rewrite.layers import may_move
 from dask_rewrite.nodes import Deps, call_with_dict, make_task, with_values
 from dask_rewrite.program import Step, shape_of, straight_line
 from dask_rewrite.remarks import Remarks
@@ -215,14 +215,12 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], movable
 
 
 def _may_move(node: GraphNode, movable: dict[int, bool]) -> bool:
-    """Tasks that a worker awaits, or knows by name, stay where they are."""
     if type(node) is not Task:
         return True
     func = node.func
     found = movable.get(id(func))
     if found is None:
-        module = getattr(func, "__module__", None) or ""
-        found = movable[id(func)] = not is_coroutine(func) and not module.startswith("distributed.shuffle")
+        found = movable[id(func)] = may_move(func)
     return found
 
 

@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Facts
 from dask_rewrite.graph import Graph, producers_first
-from dask_rewrite.layers import is_coroutine
+from dask_rewrite.layers import may_move
 from dask_rewrite.nodes import with_values
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.rules import Site
@@ -106,7 +106,7 @@ class _Absorbing:
         for key, node in self._before.items():
             if type(node) is Task and not candidates.isdisjoint(node._dependencies):
                 if (may := able.get(id(node.func))) is None:
-                    may = able[id(node.func)] = _may_absorb(node)
+                    may = able[id(node.func)] = may_move(node.func)
                 if may:
                     consumers.append(key)
         fused = 0
@@ -199,9 +199,3 @@ def _is_short(value: Any, max_bytes: int) -> bool:
     if type(value) is np.ndarray:
         return value.nbytes <= max_bytes
     return type(value) in (int, slice, type(None))
-
-
-def _may_absorb(task: Task) -> bool:
-    """Tasks that a worker awaits, or knows by name, stay as they are."""
-    module = getattr(task.func, "__module__", None) or ""
-    return not is_coroutine(task.func) and not module.startswith("distributed.")

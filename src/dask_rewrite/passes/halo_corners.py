@@ -13,7 +13,7 @@ from dask.array.chunk import getitem
 from dask.typing import Key
 
 from dask_rewrite.graph import Graph
-from dask_rewrite.layers import is_coroutine
+from dask_rewrite.layers import may_move
 from dask_rewrite.nodes import children, with_values
 from dask_rewrite.program import operation
 from dask_rewrite.remarks import Remarks
@@ -63,7 +63,7 @@ class HaloCorners:
                 if edge is None or consumer is None or not self._worth_it(kept[edge], index, site):
                     kept[index] = key
                 elif remarks.allow(self.name, key):
-                    cuts[key] = _cut(graph.nodes[key], kept[edge], index, edge)  # type: ignore[arg-type]
+                    cuts[key] = _cut(graph.nodes[key], kept[edge], index, edge)
                     consumers.setdefault(consumer, []).append(key)
         if not cuts:
             return graph
@@ -115,9 +115,7 @@ class _Takers:
 
 def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
     """What a task refers to once, and the call inside of it that this is an argument of, perhaps in lists."""
-    if type(node) is not Task or id(node.func) in _IDS or is_coroutine(node.func):
-        return {}
-    if (getattr(node.func, "__module__", None) or "").startswith("distributed."):
+    if type(node) is not Task or id(node.func) in _IDS or not may_move(node.func):
         return {}
     takers: dict[Key, Task] = {}
     again: set[Key] = set()
@@ -171,6 +169,6 @@ def _containing(index: Index) -> Iterator[Index]:
             yield tuple([_ALL if axis in axes else part for axis, part in enumerate(index)])
 
 
-def _cut(corner: Task, edge: Key, index: Index, whole: Index) -> Task:
+def _cut(corner: Any, edge: Key, index: Index, whole: Index) -> Task:
     parts = [slice(*part) if other != part else slice(None) for part, other in zip(index, whole)]
     return operation(corner.func, (TaskRef(edge), tuple(parts)))

@@ -18,7 +18,7 @@ from dask_rewrite.carried import Carried, promising
 from dask_rewrite.graph import Graph
 from dask_rewrite.held import Held, can_be_hole
 from dask_rewrite.kinds import FUTURE, KINDS, RAW, REF
-from dask_rewrite.layers import is_coroutine
+from dask_rewrite.layers import may_move
 from dask_rewrite.names import fingerprint
 from dask_rewrite.nodes import NO_KWARGS, make_task
 from dask_rewrite.remarks import Remarks
@@ -191,7 +191,7 @@ def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[
         if at not in heavy if alone else heavy.isdisjoint(shape):
             continue
         if at not in staying:
-            staying[at] = _stays(task)
+            staying[at] = not may_move(task.func)
         if staying[at]:
             continue
         what = at if alone else tuple(shape)
@@ -210,12 +210,6 @@ _LEAVES = frozenset((RAW, REF, FUTURE))
 def _is_flat(task: Task) -> bool:
     """Nothing is nested in it."""
     return not task.kwargs and _LEAVES.issuperset(map(KINDS.__getitem__, map(type, task.args)))
-
-
-def _stays(task: Task) -> bool:
-    """Tasks that a worker awaits, or knows by name."""
-    module = getattr(task.func, "__module__", None) or ""
-    return is_coroutine(task.func) or module.startswith("distributed.")
 
 
 def _call(function: Any) -> Task:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dask._task_spec import GraphNode
 from dask.typing import Key
 
-from dask_rewrite.graph import Graph, Nodes
+from dask_rewrite.graph import Graph, Nodes, without_users
 from dask_rewrite.passes.movement_alone import staying
 from dask_rewrite.passes.movement_forms import Forms
 from dask_rewrite.passes.movement_read import MOVES
@@ -111,25 +107,3 @@ class Movement:
         lost = [before[key]._dependencies for key in moves if nodes.get(key) is not before[key]]
         unused = frozenset().union(*lost).intersection(nodes) - frozenset(graph.outputs)
         return not unused.issubset(frozenset().union(*[node._dependencies for node in nodes.values()]))
-
-
-def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
-    """Take out, in place, what no output needs any more.
-
-    Examples
-    --------
-    >>> from dask._task_spec import DataNode, Task, TaskRef
-    >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
-    >>> without_users(nodes, ["z"])
-    >>> list(nodes)
-    ['z']
-    """
-    users: Counter[Any] = Counter(chain.from_iterable([node._dependencies for node in nodes.values()]))
-    wanted = set(outputs)
-    unused = [key for key in nodes if key not in users and key not in wanted]
-    while unused:
-        node: GraphNode = nodes.pop(unused.pop())
-        for dep in node._dependencies:
-            users[dep] -= 1
-            if not users[dep] and dep not in wanted and dep in nodes:
-                unused.append(dep)

@@ -200,10 +200,10 @@ class Forms:
         here = key
         while here not in known:
             path.append(here)
-            task = self.graph.nodes.get(here)
+            task: Any = self.graph.nodes.get(here)
             if here not in self.forms or not self._is_view(task) or self._copies(here, task):
                 break
-            here = task.args[0].key  # type: ignore[union-attr]
+            here = task.args[0].key
         for here in reversed(path):
             known[here] = self._lies(here)
         return known[key]

@@ -217,9 +217,9 @@ def joined(writes: Sequence[_Write], fact: Fact | None) -> Task:
     private = masked = False
 
     def step(expression: Task) -> TaskRef:
-        name = (setitem, len(steps))  # a function in it: equal to no key
+        name: Any = (setitem, len(steps))  # a function in it: equal to no key
         steps.append((name, expression))
-        return TaskRef(name)  # type: ignore[arg-type]
+        return TaskRef(name)
 
     def flush() -> None:
         nonlocal block

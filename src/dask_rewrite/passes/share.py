@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ from dask.typing import Key
 
 from dask_rewrite.facts import Fact, Facts
 from dask_rewrite.frozen import is_frozen
-from dask_rewrite.graph import Consumers, Graph, Nodes
+from dask_rewrite.graph import Consumers, Graph, Nodes, without_users
 from dask_rewrite.nodes import NO_KWARGS, make_task, with_values
 from dask_rewrite.numbering import Numbering
 from dask_rewrite.readers import users_of, written
@@ -90,10 +89,10 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) 
     for user in set(users_of(renamed, consumers)).difference(renamed):
         nodes[user] = with_values(nodes[user], renamed)
     nodes.update(made)
-    lost = {dep for key in (*renamed, *made) for dep in before[key]._dependencies}
-    after = graph.with_nodes(nodes)
+    lost = any(before[key]._dependencies for key in (*renamed, *made))
     if lost:
-        _drop_unused(after, [renamed[dep].key if dep in renamed else dep for dep in lost])
+        without_users(nodes, graph.outputs)
+    after = graph.with_nodes(nodes)
     if remarks.check is not None:
         remarks.check(after)
     return after
@@ -193,15 +192,3 @@ def _filled(key: Key, fact: Fact, producer: bool) -> GraphNode:
     if fact.scalar:
         return DataNode(key, fact.fill)
     return make_task(key, np.full, (fact.shape, fact.fill, fact.dtype), NO_KWARGS, frozenset(), producer)
-
-
-def _drop_unused(graph: Graph, suspects: list[Key]) -> None:
-    nodes, outputs = graph.nodes, frozenset(graph.outputs)
-    users = Counter(graph.users())
-    while suspects:
-        key = suspects.pop()
-        if key in nodes and not users[key] and key not in outputs:
-            for dep in nodes.pop(key)._dependencies:
-                users[dep] -= 1
-                suspects.append(dep)
-            graph.annotations.pop(key, None)

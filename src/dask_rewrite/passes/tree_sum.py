@@ -62,7 +62,7 @@ class TreeSum:
         found = [self._plan(fold, task.key, site) for fold in folds]
         plans = [plan for plan in found if isinstance(plan, _Plan)]
         if not plans:
-            return found[0]  # type: ignore[return-value]
+            return next(plan for plan in found if isinstance(plan, Missed))
         others = task._dependencies.difference(*[_inputs(plan.fold) for plan in plans])
         room = max(2, (self.inputs_above - len(others)) // len(plans))
         nodes: dict[Key, GraphNode] = {}
