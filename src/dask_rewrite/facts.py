@@ -110,6 +110,10 @@ class Facts:
         value = self._top(node)
         return value if type(value) is Fact else None
 
+    def knows(self, func: Any) -> bool:
+        """Whether there may be facts of what a function gives."""
+        return (self._functions.get(id(func)) or function_of(func, self._functions)).is_known
+
     def same(self, key: Key, others: Iterable[Key]) -> None:
         """Other keys stand for the same value, so that it need not be found out again."""
         if key in self._values:

@@ -225,6 +225,8 @@ class Identity:
                 inner = tuple(map(type, chain.from_iterable(ends)))
                 if _ATOMS.issuperset(inner):
                     return (kinds, inner, ends)
+        if kind is np.ndarray:
+            return self._array(value)
         if kind in _BY_IDENTITY:
             return id(value)
         if kind is float:
@@ -243,8 +245,6 @@ class Identity:
             return (np.dtype, kind, _dtype(value))
         if isinstance(value, np.generic):
             return (kind, _dtype(value.dtype), value.tobytes()) if not value.dtype.hasobject else id(value)
-        if kind is np.ndarray:
-            return self._array(value)
         if isinstance(value, (partial, MethodType, functoolz.Compose)):
             return self._function(value)
         parts = adapted(value) or index_parts(value)

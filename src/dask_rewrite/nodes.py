@@ -164,7 +164,7 @@ def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> G
     >>> sorted(with_values(task, {"b": Task("b", abs, TaskRef("c"))}).dependencies)
     ['a', 'c']
     """
-    old = node.dependencies
+    old = node._dependencies
     if values.keys().isdisjoint(old):
         return node
     if not (type(node) is Task or KINDS[type(node)] == ITEMS):
@@ -193,7 +193,7 @@ def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gain
         elif kind == ALIAS:  # in an argument it is worth what it names
             found = values.get(arg.target)
         else:
-            made = with_values(arg, values) if arg.dependencies else arg
+            made = with_values(arg, values) if arg._dependencies else arg
             if made is not arg:
                 arg = made
                 gained |= made._dependencies

@@ -58,7 +58,7 @@ class Trace:
 
 
 #: Young objects above which a collection would cost a good part of what the rewriting did.
-MANY_OBJECTS = 20_000
+MANY_OBJECTS = 10_000
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar
@@ -56,16 +56,18 @@ class FuseSmall:
     max_depth: int = 12
 
     def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        groups = self._producers(graph)
-        if not groups:
+        found = self._producers(graph)
+        if not found:
             return graph
+        nodes: Mapping[Key, Any] = graph.nodes
         site = Site(graph)
+        groups = [keys for keys in found if site.facts.knows(nodes[keys[0]].func)]
+        producers = list(chain.from_iterable(groups))
         small = _Small(graph.nodes, site.facts, self.max_bytes)
-        producers = list(chain.from_iterable(groups.values()))
         step = max(1, len(producers) // _SAMPLE)
         if not any(map(small.work, producers[::step])):
             return graph
-        candidates = set(chain.from_iterable(map(small.among, groups.values())))
+        candidates = set(chain.from_iterable(map(small.among, groups)))
         candidates.difference_update(graph.outputs)
         absorbing = _Absorbing(self, site, candidates, remarks)
         fused = absorbing.run()
@@ -74,14 +76,14 @@ class FuseSmall:
         remarks.applied(self.name, None, f"small tasks into their consumers: {fused}", fused)
         return graph.with_nodes(absorbing.nodes)
 
-    def _producers(self, graph: Graph) -> Mapping[Any, list[Key]]:
+    def _producers(self, graph: Graph) -> Collection[list[Key]]:
         """Tasks that one task uses, by layer and function; what loads or creates is not among them."""
         users = graph.users()
         groups: defaultdict[Any, list[Key]] = defaultdict(list)
         for key, node in graph.nodes.items():
             if type(node) is Task and node._dependencies and not node._data_producer and users[key] == 1:
                 groups[key[0] if type(key) is tuple and key else key, id(node.func)].append(key)
-        return groups
+        return groups.values()
 
 
 class _Absorbing:
