@@ -5,6 +5,7 @@
     python -m benchmarks.run --targets            what the project must reach, and whether it does
     python -m benchmarks.run --growth             n, 2n, 4n: what doubling costs
     python -m benchmarks.run --targets memory     only the rows and targets of that group
+    python -m benchmarks.run --targets foundation --passes foundation    every workload, without later passes
     python -m benchmarks.run --targets --only gram --on 2     one row, on one scheduler, judged
 
 Heavy workloads are measured with ``--targets`` or by name only.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -34,6 +36,8 @@ from benchmarks.rows import Row, collect, import_seconds
 from benchmarks.targets import GROUPS, TARGETS
 from benchmarks.workloads import WORKLOADS
 
+#: What came before movement, contractions and all other passes on tasks.
+FOUNDATION_PASSES = ("cull", "fuse-blockwise", "lower", "fuse-slices", "fuse-chains", "sweep")
 #: longest ``import dask_rewrite`` after ``import dask.array``, in seconds
 IMPORT_LIMIT = 0.050
 
@@ -56,6 +60,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         choices=("all", *GROUPS),
         help="judge what the project must reach, or one group of it",
     )
+    parser.add_argument(
+        "--passes",
+        choices=("all", "foundation"),
+        default="all",
+        help="what our side runs (default all)",
+    )
     parser.add_argument("--growth", action="store_true", help="measure n, 2n and 4n")
     parser.add_argument("--no-run", action="store_true", help="only optimize")
     parser.add_argument("--json", metavar="FILE", help="also write every figure to this file")
@@ -70,8 +80,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def plan(args: argparse.Namespace) -> dict[tuple[str, int], bool]:
     """The rows to measure, and whether each is to be run."""
     names = args.only or [name for name, workload in WORKLOADS.items() if not workload.heavy]
-    if args.targets in GROUPS and not args.only:
-        names = []
+    if args.targets in GROUPS and args.targets != "foundation" and not args.only:
+        names = []  # those of the foundation speak of every workload
     rows: dict[tuple[str, int], bool] = {}
     if args.growth:
         for name in names:
@@ -120,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.list:
         print(table.grid(["workload", "what"], [[w.name, w.about] for w in WORKLOADS.values()]))
         return 0
+    if args.passes == "foundation":  # each row is measured in a process of its own
+        os.environ["DASK_REWRITE__PASSES"] = json.dumps(FOUNDATION_PASSES)
     wanted = plan(args)
     rows: Rows = {}
     for turn, ((name, n), runs) in enumerate(wanted.items(), 1):

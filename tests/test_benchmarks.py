@@ -11,6 +11,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
+import dask_rewrite
+
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
@@ -123,6 +125,7 @@ def test_heavy_rows_are_measured_for_targets_or_by_name_only():
     heavy = {name for name, workload in WORKLOADS.items() if workload.heavy}
     assert not heavy & {name for name, _ in run.plan(run.parse([]))}
     assert ("gram", 80) in run.plan(run.parse(["--targets"]))
+    assert {("fancy-index", 40), ("adds", 4000)} <= set(run.plan(run.parse(["--targets", "foundation"])))
     group = run.plan(run.parse(["--targets", "memory"]))
     assert ("gram", 80) in group
     assert ("adds", 4000) not in group
@@ -185,6 +188,11 @@ def test_the_command_line(capsys, tmp_path, monkeypatch):
     assert "leapfrog" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.main(["--only", "nothing"])
+
+
+def test_the_passes_of_the_foundation_exist():
+    with dask.config.set({"rewrite.passes": list(run.FOUNDATION_PASSES)}):
+        assert dask_rewrite.optimize(da.ones(4, chunks=2) + 1).sum().compute() == 8
 
 
 def test_targets_judge():
