@@ -89,7 +89,7 @@ class Session:
             return [sorted(values)[len(values) // 2] for values in zip(*found, strict=True)]
 
         for side in self.wanted:
-            found = self.figure(side, f"{names[0]} {text}", lambda side=side: several(side))  # type: ignore[misc]
+            found = self.figure(side, f"{names[0]} {text}", lambda side=side: several(side))
             for name, value in zip(names, found or (), strict=False):
                 if name != "loads" or value:
                     self.put(side, f"{name} {text}", value)
@@ -154,7 +154,7 @@ class Session:
             def keep(size: int) -> tuple[int, int]:
                 options = {"share": client} if side == "scatter" else {}
                 before = sum(client.run(resident).values())
-                kept = client.persist(self.workload.build(sides.namespace(side), size, **options))  # type: ignore[call-arg]
+                kept = client.persist(self.workload.build(sides.namespace(side), size, **options))
                 wait(kept)
                 grown = sum(client.run(resident).values())
                 del kept

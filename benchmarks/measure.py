@@ -105,7 +105,7 @@ def alternate(emit: Emitter, figure: str, calls: dict[str, Callable[[], Any]], r
             results.pop(side, None)
             # a full collection takes longer than a short call: those only take the best of many
             clean = best.get(side, 1.0) > 0.02
-            outcome = emit.attempt(side, figure, lambda c=call, clean=clean: timed(c, clean))  # type: ignore[misc]
+            outcome = emit.attempt(side, figure, lambda c=call, clean=clean: timed(c, clean))
             if outcome is None:
                 best.pop(side, None)
                 continue
@@ -133,14 +133,14 @@ def measure(workload: Workload, n: int, wanted: list[str], args: argparse.Namesp
         return
     for side, (graph, keys) in graphs.items():
         emit.put(side, "tasks", len(graph))
-        shape = emit.figure(side, "depth", lambda g=graph, k=keys: depth_and_fan_in(g, k))  # type: ignore[misc]
+        shape = emit.figure(side, "depth", lambda g=graph, k=keys: depth_and_fan_in(g, k))
         if shape is not None:
             emit.put(side, "depth", shape[0])
             emit.put(side, "fan_in", shape[1])
-        emit.figure(side, "task_bytes", lambda g=graph: pickled_tasks(g))  # type: ignore[misc]
+        emit.figure(side, "task_bytes", lambda g=graph: pickled_tasks(g))
     for side in calls:
         if side in graphs or side == "stock":
-            emit.figure(side, "bytes", lambda s=side: submitted_bytes(s, collections))  # type: ignore[misc]
+            emit.figure(side, "bytes", lambda s=side: submitted_bytes(s, collections))
     if not args.no_run and workload.on:
         _on_machines(emit, workload, n, wanted, args)
     elif not args.no_run:
@@ -177,7 +177,7 @@ def _run(
             emit.put(side, "same", same(pickle.loads(args.answer.read_bytes()), arrays))
     if workload.memory:
         for side, (graph, keys) in graphs.items():
-            emit.figure(side, "held", lambda g=graph, k=keys: held_bytes(g, k))  # type: ignore[misc]
+            emit.figure(side, "held", lambda g=graph, k=keys: held_bytes(g, k))
     if workload.end_to_end:
         calls = {side: sides.end_to_end(side, workload, n) for side in graphs}
         alternate(emit, "compute", calls, max(args.repeat, 9))

@@ -15,7 +15,7 @@ from dask.callbacks import Callback
 try:
     from distributed import SchedulerPlugin
 except ImportError:  # a benchmark without clusters is a benchmark still
-    SchedulerPlugin = object  # type: ignore[assignment, misc]
+    SchedulerPlugin = object
 
 
 def buffers(value: Any) -> Iterator[np.ndarray]:
@@ -38,7 +38,7 @@ def buffers(value: Any) -> Iterator[np.ndarray]:
             stack.extend(part.values())
 
 
-class Held(Callback):  # type: ignore[misc]
+class Held(Callback):
     """The most bytes of distinct buffers in a local scheduler's hands at one time.
 
     They are counted when a task ends: its result, and everything that was held while it ran.
@@ -88,7 +88,7 @@ def traced(call: Callable[[], Any]) -> tuple[Any, int]:
         tracemalloc.stop()
 
 
-class Managed(SchedulerPlugin):  # type: ignore[misc]
+class Managed(SchedulerPlugin):
     """The most bytes of results that all workers of a cluster hold at one time, copies included."""
 
     name = "benchmark-managed-memory"

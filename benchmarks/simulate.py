@@ -136,7 +136,7 @@ def calibrate() -> None:
         "X 4 x 80 blocks of 2 MB, 2 threads",
         [
             ("dask", lambda: on_threads(stock, 2, HERE)),
-            *((name, lambda w=work: on_threads(w, 2, HERE)) for name, work in ours.items()),  # type: ignore[misc]
+            *((name, lambda w=work: on_threads(w, 2, HERE)) for name, work in ours.items()),
         ],
     )
     _table(

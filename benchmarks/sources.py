@@ -52,7 +52,7 @@ def install() -> None:
             time.sleep(seconds)
         return values
 
-    counting.plain = plain  # type: ignore[attr-defined]
+    counting.plain = plain
     h5py.Dataset.__getitem__ = counting
 
 

@@ -413,7 +413,7 @@ def little_stack(frames: int = 250) -> Iterator[None]:
     depth = 0
     frame = sys._getframe()
     while frame is not None:
-        depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]
+        depth, frame = depth + 1, frame.f_back
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(depth + frames)
     try:

@@ -215,7 +215,7 @@ def test_callables_are_not_asked_about_the_source_of_an_array() -> None:
         shape, ndim, dtype = (4, 4), 2, np.dtype("f8")
 
         def __getitem__(self, where: object) -> object:
-            return np.ones((4, 4))[where]  # type: ignore[index]
+            return np.ones((4, 4))[where]
 
     with dask.annotate(priority=lambda key: key[1] * 10):
         x = da.from_array(Lazy(), chunks=2)

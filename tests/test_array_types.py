@@ -155,10 +155,10 @@ class Duck:
     def sum(self, *args: Any, **kwargs: Any) -> Duck:
         return Duck(np.asarray(self.values.sum(*args, **kwargs)))
 
-    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Duck) and self.values.tobytes() == other.values.tobytes()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -194,7 +194,7 @@ def test_duck_arrays_are_never_looked_into() -> None:
         def __bool__(self) -> bool:
             raise AssertionError("asked for its truth")
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     shy = Shy(np.arange(2.0))
     x = distinct((4,), 2).map_blocks(

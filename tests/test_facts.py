@@ -401,7 +401,7 @@ def compare(func: Any, args: list[Any], kwargs: Mapping[str, Any] | None = None)
             is_fact = type(arg) is np.ndarray and not (position and func in GETTERS)
             facts.append(fact_of(arg) if is_fact else arg)
     try:
-        found = known(func).fact(*facts, **kwargs)  # type: ignore[union-attr,misc]
+        found = known(func).fact(*facts, **kwargs)
     except Exception:
         return  # the interpreter takes this for unknown
     if found is None:
@@ -540,8 +540,8 @@ def test_calls_that_write_are_not_known() -> None:
         assert effects.of(task) == "unknown", task
     assert effects.of(Task("a", operator.iadd, Task(None, np.add, x, 1), y)) == "fresh"
     assert effects.of(Task("a", dask.utils.apply, np.add, List(x, 1), {"dtype": "f4"})) == "fresh"
-    assert known_call(da.chunk.astype, (x,), {"copy": False}).fresh is False  # type: ignore[union-attr]
-    assert known_call(da.chunk.astype, (x,), {}).fresh is True  # type: ignore[union-attr]
+    assert known_call(da.chunk.astype, (x,), {"copy": False}).fresh is False
+    assert known_call(da.chunk.astype, (x,), {}).fresh is True
 
 
 def test_random_is_never_pure() -> None:

@@ -174,7 +174,7 @@ def test_there_and_back_is_the_block_itself() -> None:
     columns = [cut(x, (slice(None), slice(i, i + 3))) for i in range(0, 12, 3)]
     rows = []
     for i in range(0, 12, 4):
-        row = joined([cut(c, slice(i, i + 4)) for c in columns], axis=1)  # type: ignore[arg-type,misc]
+        row = joined([cut(c, slice(i, i + 4)) for c in columns], axis=1)
         assert row is not None
         rows.append(row)
     assert joined(rows, axis=0) == x

@@ -134,7 +134,7 @@ def test_callable_workers_never_fuse() -> None:
         y = x.T + 1
     graph = rewrite_tasks(y.dask, y.__dask_keys__())
     assert graph is not None
-    across = [key for key in graph.nodes if key in graph.outputs and key[1] != key[2]]  # type: ignore[index, misc]
+    across = [key for key in graph.nodes if key in graph.outputs and key[1] != key[2]]
     assert all(graph.nodes[key].dependencies for key in across)
 
 

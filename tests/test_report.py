@@ -40,7 +40,7 @@ def report_of(*steps, form="tasks", remarks=()):
     trace = FakeTrace(list(steps), form=form)
     for kind, rule, key, reason, count in remarks:
         getattr(trace.remarks, kind)(rule, key, reason, count)
-    return Report(trace)  # type: ignore[arg-type]
+    return Report(trace)
 
 
 CULL = FakeStep("cull", Metrics(437_501, 5, 3, 8_000_000), Metrics(11, 5, 3, 20_000))

@@ -230,7 +230,7 @@ def test_trap_18_nothing_of_the_users_is_pickled_or_hashed() -> None:
         def __reduce__(self) -> Any:
             raise AssertionError("pickled")
 
-        __reduce_ex__ = __reduce__  # type: ignore[assignment]
+        __reduce_ex__ = __reduce__
 
         def tobytes(self, *args: Any, **kwargs: Any) -> bytes:
             raise AssertionError("copied")

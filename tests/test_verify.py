@@ -297,7 +297,7 @@ def test_shared_parts_do_not_multiply():
 
 def test_unhashable_functions_and_arguments():
     class Odd:
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
         def __eq__(self, other):
             raise AssertionError("compared")

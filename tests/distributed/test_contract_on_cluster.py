@@ -55,7 +55,7 @@ def running(workers: int) -> Iterator[Any]:
         yield client
 
 
-class Watch(SchedulerPlugin):  # type: ignore[misc]
+class Watch(SchedulerPlugin):
     """The most bytes that all workers hold, and how many accumulators were made."""
 
     name = "watch"

@@ -137,7 +137,7 @@ def test_what_cannot_be_pickled_fails_as_it_does_without(client: Any) -> None:
     import threading
 
     model = Model()
-    model.lock = threading.Lock()  # type: ignore[attr-defined]
+    model.lock = threading.Lock()
     x = blocks().map_blocks(with_model, model, dtype=float)
     with pytest.raises(TypeError, match="serialize"):
         client.compute(x)

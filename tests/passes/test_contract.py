@@ -80,7 +80,7 @@ def gates_of(graph: Graph) -> list[Any]:
     return [key for key, node in graph.nodes.items() if getattr(node, "func", None) is chunks.checkpoint]
 
 
-class Held(Callback):  # type: ignore[misc]
+class Held(Callback):
     """The most bytes of distinct buffers in a local scheduler's hands at one time."""
 
     def __init__(self) -> None:

@@ -262,7 +262,7 @@ def test_what_is_said_to_be_light_is_light(min_bytes: int) -> None:
         return x
 
     class Odd:
-        __module__ = None  # type: ignore[assignment]
+        __module__ = None
 
         def __init__(self) -> None:
             self.table = table
@@ -319,7 +319,7 @@ def test_says_what_cannot_be_weighed() -> None:
 def test_objects_that_do_not_want_to_be_looked_at() -> None:
     class Shy:
         @property
-        def __dict__(self) -> Any:  # type: ignore[override]
+        def __dict__(self) -> Any:
             raise OSError("go away")
 
     shy = Shy()
@@ -331,7 +331,7 @@ def test_what_cannot_be_pickled_is_named() -> None:
     from dask_rewrite.pickling import culprit
 
     model = Model()
-    model.lock = threading.Lock()  # type: ignore[attr-defined]
+    model.lock = threading.Lock()
     graph, _ = run({i: Task(i, apply, i, model) for i in range(9)})
     found = culprit(graph.nodes)
     assert found is not None

@@ -174,7 +174,7 @@ def test_slices_of_large_blocks_stay_with_the_block() -> None:
     nodes = [data(f"x{i}", np.arange(4e4).reshape(200, 200) + i) for i in range(2)]
     half = slice(0, 100)
     for i in range(2):
-        nodes += [cut(f"m{i}", f"x{i}", half), cut(f"n{i}", f"m{i}", slice(0, 10))]  # type: ignore[list-item]
+        nodes += [cut(f"m{i}", f"x{i}", half), cut(f"n{i}", f"m{i}", slice(0, 10))]
     joins = [join(f"j{i}", ["n0"], ["n1"]) for i in range(3)]
     before = graph_of(*nodes, *joins, outputs=("j0", "j1", "j2"))
     after, _ = run(before)

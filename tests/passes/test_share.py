@@ -428,7 +428,7 @@ def test_what_equals_only_itself() -> None:
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared")
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     identity = Identity({})
     pairs = [
