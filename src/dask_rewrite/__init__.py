@@ -19,7 +19,7 @@ from dask_rewrite.remarks import Remark, RewriteWarning
 _config.register()
 
 from dask_rewrite.optimizer import optimize  # noqa: E402 - reads the defaults
-from dask_rewrite.switch import disable, enable  # noqa: E402 - as well
+from dask_rewrite.switch import disable, enable  # noqa: E402 - reads them too
 
 if TYPE_CHECKING:
     from dask_rewrite.bisect import bisect

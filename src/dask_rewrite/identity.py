@@ -72,7 +72,7 @@ class Identity:
         self._seen: dict[Hashable, int] = {}  # numbers of templates, by their tokens
         self._functions: dict[int, tuple[Any, Hashable]] = {}
         self._keyword_dicts: dict[int, tuple[Any, Hashable]] = {}
-        self._contents: dict[int, tuple[Any, Hashable]] = {}
+        self._contents: dict[int, Hashable] = {}  # tokens by the identity of the array that each holds
 
     def of(self, node: Any) -> Hashable:
         """The token of a node or of a constant."""
@@ -264,8 +264,8 @@ class Identity:
             if array.nbytes > self._budget:
                 return id(array)
             self._budget -= array.nbytes
-            found = self._contents[id(array)] = (array, (*described, Contents(array)))
-        return found[1]
+            found = self._contents[id(array)] = (*described, Contents(array))
+        return found
 
 
 def _name(key: Key, default: Key) -> Hashable:

@@ -84,10 +84,11 @@ def depth_of(task: Task, templates: dict[int, int]) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
     for arg in task.args:  # few, as a rule
         if type(arg) not in _FLAT:
-            return survey(task, templates)[0]
-    if task.kwargs or type(task.func) is MethodType:
-        return survey(task, templates)[0]
-    return 0
+            break
+    else:
+        if not task.kwargs and type(task.func) is not MethodType:
+            return 0
+    return survey(task, templates)[0]
 
 
 def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:

@@ -168,27 +168,26 @@ _Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
 
 
 def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: _Programs) -> Task:
-    inputs: dict[str, Any] = {}
-    names: dict[Any, str] = {}
+    incoming: dict[Key, Any] = {}  # what the program is given
     steps: list[Step] = []
     for key, task in zip(reversed(chain), reversed(tasks)):
         if isinstance(task, Task):
             steps.append((key, task))
         else:  # data comes in from outside, so that blocks can share the program
-            names[key] = f"x{len(inputs)}"
-            inputs[names[key]] = task
+            incoming[key] = task
     shapes = [shape_of(task) for _, task in steps]
     own = {key: i for i, (key, _) in enumerate(steps)}
     for key in concat([used for _, used in shapes]):
-        if key not in own and key not in names:
-            names[key] = f"x{len(inputs)}"
-            inputs[names[key]] = TaskRef(key)
+        if key not in own and key not in incoming:
+            incoming[key] = TaskRef(key)
+    names: dict[Any, str] = {key: f"x{i}" for i, key in enumerate(incoming)}
     place = {**names, **own}
     alike = tuple([(shape, *[place[key] for key in used]) for shape, used in shapes])
     functions = programs.get(alike)
     if functions is None:
         functions = programs[alike] = straight_line(steps, names, shapes)
-    deps = frozenset([ref.key for ref in inputs.values() if isinstance(ref, TaskRef)])
+    deps = frozenset([key for key, value in incoming.items() if isinstance(value, TaskRef)])
+    inputs = dict(zip(names.values(), incoming.values()))
     return call_with_dict(chain[0], functions, inputs, deps, producer)
 
 

@@ -89,8 +89,7 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) 
     for user in set(users_of(renamed, consumers)).difference(renamed):
         nodes[user] = with_values(nodes[user], renamed)
     nodes.update(made)
-    lost = any(before[key]._dependencies for key in (*renamed, *made))
-    if lost:
+    if any(before[key]._dependencies for key in (*renamed, *made)):
         without_users(nodes, graph.outputs)
     after = graph.with_nodes(nodes)
     if remarks.check is not None:
