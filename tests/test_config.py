@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,21 @@ import yaml
 
 import dask_rewrite
 from dask_rewrite import pipeline
-from helpers import assert_same, distinct, switched_on, tasks_of
+from dask_rewrite.config import Options
+from dask_rewrite.selection import TASK_PASSES, select
+from helpers import assert_same, distinct, switched_on, tasks_of, unchanged_config
 
 PACKAGE = Path(dask_rewrite.__file__).parent
 PASSES = list(pipeline.PASSES)
 OPTIONAL = [name for name in PASSES if name not in ("cull", "lower")]
 DEFAULTS = yaml.safe_load((PACKAGE / "rewrite.yaml").read_text("utf-8"))["rewrite"]
 SCHEMA = yaml.safe_load((PACKAGE / "rewrite-schema.yaml").read_text("utf-8"))["properties"]["rewrite"]
+
+
+def passes_and_rules() -> Iterator[Any]:
+    selection = select(Options())
+    for made in (selection.fusion, *selection.passes):
+        yield from getattr(made, "rules", (made,))
 
 
 def program() -> da.Array:
@@ -83,6 +94,109 @@ def test_the_environment(python: Any) -> None:
 
 # --------------------------------------------------------------------------------------
 # wrong values say what is wrong
+
+
+def test_where_the_section_is_missing_there_are_defaults() -> None:
+    with unchanged_config():
+        for section in (None, {}, {"verify": "each"}, {"contraction": {}}, {"options": {"contract": {}}}):
+            dask.config.config["rewrite"] = section
+            with switched_on():
+                assert_same(program().compute(), VALUE)
+            assert dask_rewrite.explain(program()).form == "tasks"
+        dask.config.config.clear()
+        assert Options.current() == Options()
+        with switched_on():
+            assert_same(program().compute(scheduler="sync"), VALUE)
+
+
+def test_the_defaults_are_those_of_the_file() -> None:
+    with dask.config.set(rewrite=DEFAULTS):
+        assert Options.current() == Options()
+
+
+def test_options_that_are_equal_but_not_the_same_are_told_apart() -> None:
+    with dask.config.set({"rewrite.reassociate": False}):
+        assert Options.current().reassociate is False
+    with dask.config.set({"rewrite.reassociate": 0}), pytest.raises(ValueError, match="reassociate"):
+        Options.current()
+    with dask.config.set({"rewrite.bisect-limit": 1}):
+        assert Options.current().bisect_limit == 1
+    with dask.config.set({"rewrite.bisect-limit": True}), pytest.raises(ValueError, match="bisect-limit"):
+        Options.current()
+
+
+def test_options_do_not_follow_the_mapping_that_they_were_read_from() -> None:
+    given = {"fuse-chains": {"max-length": 5}}
+    with dask.config.set({"rewrite.options": given}):
+        options = Options.current()
+        given["fuse-chains"]["max-length"] = 6
+        assert options.options == {"fuse-chains": {"max-length": 5}}
+        assert Options.current().options == {"fuse-chains": {"max-length": 6}}
+
+
+def test_threads_read_their_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What was read and what came of it are remembered as one, or another thread gets in between.
+    wrong: list[int] = []
+    here = threading.local()
+    monkeypatch.setattr(dask.config, "get", lambda *args, **kwargs: here.section)
+
+    def read(limit: int) -> None:
+        here.section = {"lower-limit": limit}
+        wrong.extend([limit for _ in range(20_000) if Options.current().lower_limit != limit])
+
+    threads = [threading.Thread(target=read, args=[limit]) for limit in (1, 2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rewrite.contraction": {1: 2}}, r"rewrite\.contraction\.1: no such option"),
+        ({"rewrite.contraction": {"memory-limit": float("inf")}}, r"rewrite\.contraction\.memory-limit"),
+        (
+            {"rewrite.options": {"fuse-chains": {1: 2}}},
+            r"rewrite\.options\.fuse-chains: expected names of options",
+        ),
+        ({"rewrite": {1: 2}}, r"rewrite\.1: no such option"),
+        ({"rewrite": 1}, r"rewrite: expected a mapping"),
+        ({"rewrite.lower-seconds": float("nan")}, r"rewrite\.lower-seconds: expected a number"),
+        ({"rewrite.verify": lambda: "end"}, r"rewrite\.verify: expected one of"),
+    ],
+)
+def test_wrong_values_of_all_kinds_name_their_option(given: Any, message: str) -> None:
+    with dask.config.set(given), pytest.raises(ValueError, match=message):
+        dask_rewrite.optimize(program())
+
+
+NUMBERS = [
+    (made.name, name.replace("_", "-"))
+    for made in passes_and_rules()
+    for name in made.__dataclass_fields__
+    if type(getattr(made, name)) is int
+]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_small_numbers_are_fine_for_every_option(name: str, option: str, number: int) -> None:
+    x = distinct((6, 6), 2)
+    programs = [program(), x @ x.T, (x + x.T).sum(axis=0), da.pad(x, 1, mode="edge")[::2], x.rechunk(3) + 1]
+    sources = [distinct((4,), 4) + i for i in range(5)]
+    programs.append(da.map_blocks(lambda *blocks: sum(blocks), *sources, dtype=float) * 2 - 1)
+    expected = dask.compute(*programs, optimize_graph=False)
+    for passes in (None, ["lower", name] if name in TASK_PASSES else None):
+        with dask.config.set({"rewrite.passes": passes, "rewrite.options": {name: {option: number}}}):
+            for each, value in zip(programs, expected, strict=True):
+                assert_same(dask_rewrite.optimize(each).compute(), value)
 
 
 WRONG = {

@@ -49,8 +49,8 @@ def config() -> None:
     with open(_DEFAULTS, encoding="utf-8") as file:
         defaults = yaml.safe_load(file)["rewrite"]
     rows = []
-    for name, value in dask.config.get("rewrite").items():
-        name = name.replace("_", "-")
+    given = dask.config.get("rewrite", None) or {}
+    for name, value in {**defaults, **{name.replace("_", "-"): given[name] for name in given}}.items():
         changed = "" if value == defaults.get(name) else f"default: {json.dumps(defaults.get(name))}"
         variable = "DASK_REWRITE__" + name.upper().replace("-", "_")
         rows.append([f"rewrite.{name}", json.dumps(value, default=str), changed, variable])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import os
+import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,9 @@ import dask.config
 import yaml
 from dask.utils import parse_bytes
 
-#: The options read last, since small graphs are rewritten in less time than reading them takes.
-_last: dict[str, Any] = {}
+#: The options read last and what they were read from, since small graphs are rewritten in less time than
+#: reading them takes. Both are one value, so that no other thread sees one without the other.
+_last: tuple[bytes, Options] | None = None
 
 _DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
 
@@ -60,24 +61,31 @@ class Options:
         ValueError
             Naming the option, its value and what was expected.
         """
+        global _last
         raw = dask.config.get("rewrite", None)
+        if raw is None:  # a program that clears or restores the whole configuration: all defaults
+            raw = {}
         if not isinstance(raw, dict):
             raise ValueError(f"rewrite: expected a mapping of options, got {raw!r}")
-        cached = _last.get("raw")
-        if cached is not None and cached == raw:
-            known: Options = _last["options"]
-            return known
-        values = {name.replace("_", "-"): value for name, value in raw.items()}
-        unknown = sorted(values.keys() - _CHECKS.keys())
-        if unknown:
-            raise ValueError(
-                f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}"
-            )
-        options = cls(
-            **{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()}
-        )
-        _last.update(raw=copy.deepcopy(raw), options=options)
+        try:  # pickles tell 0 from false, and nobody changes them while we look
+            token = pickle.dumps(raw)
+        except Exception:  # no option is like that: reading it says which one
+            return _read(dict(raw))
+        last = _last
+        if last is not None and last[0] == token:
+            return last[1]
+        options = _read(pickle.loads(token))
+        _last = token, options
         return options
+
+
+def _read(raw: dict[Any, Any]) -> Options:
+    values = {str(name).replace("_", "-"): value for name, value in raw.items()}
+    if unknown := sorted(values.keys() - _CHECKS.keys()):
+        raise ValueError(
+            f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}"
+        )
+    return Options(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
 
 
 def _boolean(name: str, value: Any) -> bool:
@@ -87,7 +95,7 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any, kind: type[int] | type[float], least: float) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, kind)) or value < least:
+    if isinstance(value, bool) or not isinstance(value, (int, kind)) or not value >= least:  # nor nan
         raise ValueError(f"rewrite.{name}: expected a number of at least {least}, got {value!r}")
     return kind(value)
 
@@ -119,17 +127,20 @@ def _kinds(name: str, value: Any) -> frozenset[str]:
 
 
 def _mapping(name: str, value: Any) -> dict[str, dict[str, Any]]:
-    if isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()):
-        return value
-    raise ValueError(
-        f"rewrite.{name}: expected a mapping of pass names to mappings of options, got {value!r}"
-    )
+    if not isinstance(value, dict) or not all(isinstance(v, dict) for v in value.values()):
+        raise ValueError(
+            f"rewrite.{name}: expected a mapping of pass names to mappings of options, got {value!r}"
+        )
+    for where, given in value.items():
+        if wrong := [option for option in given if not isinstance(option, str)]:
+            raise ValueError(f"rewrite.{name}.{where}: expected names of options, got {wrong[0]!r}")
+    return value
 
 
 def _contraction(name: str, value: Any) -> dict[str, int | None]:
     if not isinstance(value, dict):
         raise ValueError(f"rewrite.{name}: expected a mapping of options, got {value!r}")
-    given = {key.replace("_", "-"): option for key, option in value.items()}
+    given = {str(key).replace("_", "-"): option for key, option in value.items()}
     if unknown := sorted(given.keys() - {"memory-limit"}):
         raise ValueError(f"rewrite.{name}.{unknown[0]}: no such option; expected memory-limit")
     limit = given.get("memory-limit")
@@ -137,7 +148,7 @@ def _contraction(name: str, value: Any) -> dict[str, int | None]:
         nbytes = None if limit is None else int(parse_bytes(limit))
         if isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
             raise ValueError
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError(
             f'rewrite.{name}.memory-limit: expected bytes, as a number or as "4 GB", or null; got {limit!r}'
         ) from None

@@ -112,12 +112,17 @@ class FuseChains:
         return links
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
+        """Pieces of a chain that are not too long; a consumer of several sources stays with all of these."""
         if len(chain) <= self.max_length:
             return [chain]
-        pieces = [chain[i : i + self.max_length] for i in range(0, len(chain), self.max_length)]
-        if len(links.get(pieces[-1][0], ())) > 1 or len(pieces[-1]) == 1:
-            pieces[-2].extend(pieces.pop())
-        return pieces
+        several = (i for i, key in enumerate(chain) if len(links.get(key, ())) > 1)
+        end = next(several, len(chain))
+        pieces = [chain[i : min(i + self.max_length, end)] for i in range(0, end, self.max_length)]
+        if pieces and len(pieces[-1]) + len(chain) - end <= self.max_length:
+            pieces[-1].extend(chain[end:])
+        else:
+            pieces.append(chain[end:])
+        return [piece for piece in pieces if 1 < len(piece) <= self.max_length]
 
     def _joined(
         self, chain: list[Key], nodes: Mapping[Key, GraphNode], depths: Mapping[Key, int], programs: _Programs

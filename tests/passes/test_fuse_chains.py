@@ -1,0 +1,53 @@
+"""Chains of tasks become one task each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import dask_rewrite
+from helpers import assert_same, switched_on, tasks_of
+
+
+def gathered(steps: int, sources: int) -> da.Array:
+    """Elementwise work on several sources, and a chain of steps on what comes of it."""
+    arrays = [da.random.default_rng(i).random(4, chunks=4) for i in range(sources)]
+    x = da.map_blocks(lambda *blocks: sum(i * b for i, b in enumerate(blocks)), *arrays, dtype=float)
+    for i in range(steps):
+        x = x + i
+    return x
+
+
+@pytest.mark.parametrize("passes", [["lower", "fuse-chains"], ["lower", "fuse-chains", "sweep"], None])
+@pytest.mark.parametrize(
+    ("length", "steps"),
+    [(1, 5), (2, 0), (2, 3), (3, 6), (7, 6), (8, 6), (9, 6), (64, 56), (64, 57), (64, 60)],
+)
+def test_sources_stay_with_their_consumer_where_a_chain_is_cut(length: int, steps: int, passes: Any) -> None:
+    x = gathered(steps, 7)
+    expected = x.compute(optimize_graph=False)
+    options = {"rewrite.passes": passes, "rewrite.options": {"fuse-chains": {"max-length": length}}}
+    with dask.config.set(options):
+        assert_same(dask_rewrite.optimize(x).compute(), expected)
+        with switched_on():
+            assert_same(x.compute(), expected)
+
+
+def count(x: Any) -> Any:
+    return np.asarray(x) + 1
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 64])
+def test_longer_chains_are_cut(length: int) -> None:
+    x = dask.delayed(count)(1)
+    for _ in range(19):
+        x = dask.delayed(count)(x)
+    with dask.config.set(
+        {"optimization.fuse.delayed": True, "rewrite.options": {"fuse-chains": {"max-length": length}}}
+    ):
+        assert len(tasks_of(x)) == -(-20 // length)
+        assert dask_rewrite.optimize(x).compute() == 21
