@@ -369,7 +369,7 @@ def rewrite_graph(dsk: Any, keys: list[Any], check: bool = True) -> dict[Any, An
     from dask_rewrite.pipeline import rewrite_tasks
 
     graph = rewrite_tasks(dsk, keys)
-    assert graph is not None, "the graph was left symbolic"
+    assert graph is not None, "the graph was left as it was"
     tasks = dict(graph.nodes)
     if check:
         assert_sound(tasks, flatten(keys))

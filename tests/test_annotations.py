@@ -12,7 +12,7 @@ from dask._expr import FinalizeCompute
 from dask.base import collections_to_expr
 
 import dask_rewrite
-from helpers import assert_same, checked, distinct, rewritten, switched_on
+from helpers import add_one, assert_same, checked, distinct, rewritten, switched_on
 
 
 def annotations_of(*collections: Any) -> dict[str, dict[Any, Any]]:
@@ -182,12 +182,20 @@ def test_annotations_of_optimized_collections_survive_further_work() -> None:
     assert set(annotations_of(y + 1)["retries"].values()) == {4}
 
 
-def test_annotations_in_symbolic_form() -> None:
+def test_annotations_of_many_tasks() -> None:
+    with dask.annotate(retries=4):
+        x = da.ones((101, 101), chunks=1).map_blocks(add_one)
+    found = annotations_of(x * 2)
+    assert len(found["retries"]) >= 101 * 101
+    assert set(found["retries"].values()) == {4}
+
+
+def test_a_graph_that_is_left_as_it_is_keeps_what_stock_keeps() -> None:
     with dask.annotate(retries=4):
         x = da.ones((40,), chunks=1) + 1
+    expected = FinalizeCompute(collections_to_expr([x * 2])).optimize().__dask_annotations__()
     with dask.config.set({"rewrite.lower-limit": 5}):
-        found = annotations_of(x * 2)
-        assert set(found["retries"].values()) == {4}
+        assert annotations_of(x * 2) == expected
 
 
 def test_inputs_that_are_fused_keep_the_strictest_of_harmless_annotations() -> None:

@@ -45,7 +45,7 @@ class Run:
         if len(collections) > 1:
             dsk = dask.highlevelgraph.HighLevelGraph.merge(*[c.__dask_graph__() for c in collections])
         keys = [key for c in collections for key in flatten(c.__dask_keys__())]
-        graph = rewrite_tasks(dsk, keys, max_tasks=-1)
+        graph = rewrite_tasks(dsk, keys)
         assert graph is not None
         self.nodes = graph.nodes
         with warnings.catch_warnings():

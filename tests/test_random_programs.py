@@ -351,7 +351,7 @@ def test_the_same_bits_as_stock(program: tuple[list[da.Array], bool]) -> None:
 
 @given(programs())
 @settings(max_examples=60)
-def test_the_symbolic_form_as_well(program: tuple[list[da.Array], bool]) -> None:
+def test_what_is_left_as_it_is_as_well(program: tuple[list[da.Array], bool]) -> None:
     outputs, _ = program
     with stock():
         expected = run(outputs, scheduler="sync")

@@ -131,9 +131,10 @@ def test_failures_are_shown_first_and_in_the_headline():
     assert "division by zero" in repr(report)
 
 
-def test_symbolic_form_is_named():
-    report = report_of(CULL, form="symbolic")
-    assert repr(report).startswith("dask_rewrite: 437,501 tasks, sent in symbolic form, decided in 10.00 ms")
+def test_a_graph_left_to_stock_is_named():
+    report = report_of(CULL, form="stock")
+    expected = "dask_rewrite: 437,501 tasks, left to dask's own optimizer, decided in 10.00 ms"
+    assert repr(report).startswith(expected)
 
 
 def test_many_reasons_are_cut_and_counted():
@@ -256,14 +257,14 @@ def test_explain_several_collections_together():
     assert both.after.tasks == alone.after.tasks + 1
 
 
-def test_explain_a_graph_that_stays_symbolic():
+def test_explain_a_graph_that_stays_as_it_is():
     x = da.ones(100, chunks=1) + 1
     with dask.config.set({"rewrite.lower-limit": 10}):
         report = explain(x, nbytes=True)
-    assert report.form == "symbolic"
+    assert report.form == "stock"
     assert report.before == report.after
-    assert report.after.tasks == 200
-    assert "sent in symbolic form" in repr(report)
+    assert report.after.tasks == 201
+    assert "left to dask's own optimizer" in repr(report)
 
 
 def test_explain_runs_nothing():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import dask.config
 from dask._expr import Expr
 from dask._task_spec import Alias
 from dask.base import is_dask_collection
@@ -18,6 +17,7 @@ from dask_rewrite.assemble import assemble
 from dask_rewrite.config import Options
 from dask_rewrite.layer_order import as_layers
 from dask_rewrite.names import layer_name
+from dask_rewrite.parents import may_fuse_delayed
 from dask_rewrite.pipeline import rewrite_tasks
 
 
@@ -85,8 +85,8 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
         for name in names:
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)
-    fuse = not text or bool(dask.config.get("optimization.fuse.delayed", False))
-    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, max_tasks=-1)
+    fuse = not text or may_fuse_delayed()
+    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse)
     return None if graph is None else assemble(graph, layers)
 
 
@@ -99,7 +99,7 @@ def _optimize_expression(collection: Any) -> Any:
     for key, target in zip(wanted, made, strict=True):
         if key != target:
             dsk[key] = Alias(key, target)
-    graph = rewrite_tasks(dsk, wanted, max_tasks=-1)
+    graph = rewrite_tasks(dsk, wanted)
     tasks = dsk if graph is None else {**graph.nodes, **graph.held}
     rebuild, state = collection.__dask_postpersist__()
     return rebuild(tasks, *state)

@@ -67,8 +67,6 @@ class Graph:
         Every task is known to be needed by an output.
     facts : Facts, optional
         What was found out about blocks; rewrites do not change values, so that it is handed on.
-    bounds_memory : bool
-        It was rewritten so that it needs less memory than the layers that it was made from.
     token : str
         Stands for the raw graph and what was asked of it; empty if unknown.
 
@@ -91,7 +89,6 @@ class Graph:
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
     facts: Facts | None = None
-    bounds_memory: bool = False
     token: str = ""
     _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
     _called: tuple[int, dict[int, list[Task]]] | None = field(

@@ -205,8 +205,10 @@ class Lowering:
             self.annotations[new] = found
 
     def _check_budget(self, more: int = 0) -> None:
-        if len(self.nodes) + more > self.max_tasks or perf_counter() > self.deadline:
-            raise OverBudget
+        if len(self.nodes) + more > self.max_tasks:
+            raise OverBudget(f"more than {self.max_tasks:,} tasks (rewrite.lower-limit)")
+        if perf_counter() > self.deadline:
+            raise OverBudget("lowering took longer than rewrite.lower-seconds")
 
     def _make_late_blocks(self) -> None:
         """Blocks that were asked for after their turn, or of layers fused away."""

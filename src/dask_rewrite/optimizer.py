@@ -8,30 +8,25 @@ client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optim
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import dask.config
 import toolz
-from dask._expr import Expr, HLGExpr, HLGFinalizeCompute
-from dask._task_spec import Task
+from dask._expr import Expr, HLGExpr
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
-from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph
 from toolz import identity
 
 from dask_rewrite.config import Options
-from dask_rewrite.finalize import slim, slim_value
-from dask_rewrite.graph import Graph
 from dask_rewrite.layer_order import as_layers
 from dask_rewrite.names import layer_name
+from dask_rewrite.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.remarks import RewriteWarning
-from dask_rewrite.sending import better_as_layers, layer_bytes, most_tasks
 
-#: With more layers than this, dask's own fusion on the scheduler could nest too deep.
-SHALLOW = 60
+if TYPE_CHECKING:
+    from dask_rewrite.pipeline import Trace
 
 
 class Optimizer(int, Expr):
@@ -101,9 +96,9 @@ class Optimizer(int, Expr):
         from dask_rewrite.pipeline import rewrite_tasks
 
         hlg = as_layers(dsk)
-        fuse = _may_fuse_delayed() or not any(type(key) is str for key in flat)
-        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=-1)
-        if graph is None:  # something failed and was reported
+        fuse = may_fuse_delayed() or not any(type(key) is str for key in flat)
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse)
+        if graph is None:  # too large, or something failed and was reported
             return array_optimize(dsk, keys)
         return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
 
@@ -111,27 +106,18 @@ class Optimizer(int, Expr):
         """Called by dask on the client with the expression that this is an operand of."""
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
+        return self._rewritten(parent)
+
+    def _rewritten(self, parent: HLGExpr, trace: Trace | None = None) -> HLGExpr:
+        """The expression over the rewritten graph; as it is without this package if that is too large."""
         # All that rewrites is imported with the first graph, so that importing the package costs little.
         from dask_rewrite.assemble import assemble
         from dask_rewrite.pipeline import rewrite_tasks
 
-        symbolic = _slim_parent(parent)
-        keys = symbolic.__dask_keys__()
-        flat = list(dict.fromkeys(flatten(keys)))
-        hlg = as_layers(symbolic.hlg)
-        layers = layer_bytes(hlg)
-        limit = most_tasks(hlg, layers)
-        graph = rewrite_tasks(hlg, flat, fuse_text_keys=not _has_delayed(parent), max_tasks=limit)
-        if graph is None or better_as_layers(graph, layers):
-            from dask_rewrite.symbolic import as_wanted
-
-            symbolic = _slim_parent(parent, as_wanted)
-            finish = symbolic.low_level_optimizer
-            finish.graph = graph
-            finish.layers = len(hlg.layers)
-            return symbolic
-        kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
-        return kind(dsk=assemble(graph), output_keys=keys)  # type: ignore[no-untyped-call] # dask has no types here
+        hlg, keys = program_of(parent)
+        fuse = may_fuse_delayed() or not asks_for_delayed(parent)
+        graph = rewrite_tasks(hlg, list(dict.fromkeys(flatten(keys))), fuse_text_keys=fuse, trace=trace)
+        return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 
     # -- behaviour as a value ------------------------------------------------------------------
 
@@ -181,88 +167,36 @@ class Optimizer(int, Expr):
     __dask_graph__ = _layer
 
 
-class Finish:
-    """Low-level optimizer of a graph that is sent symbolically.
+class Recorder(Optimizer):
+    """The optimizer, writing down what it does with the graphs that it is offered.
 
-    Called in this process it gives the lowered graph. Pickled it becomes dask's own optimizer, or
-    nothing for a graph of so many layers that dask's fusion could nest too deep.
+    Attributes
+    ----------
+    trace : Trace or None
+        What became of the first graph; None if it was not asked, as for dataframes.
+    raw : HighLevelGraph or None
+        That graph as it came.
     """
 
-    def __init__(self) -> None:
-        self.graph: Graph | None = None
-        self.layers = 0
+    def __init__(self, nbytes: bool = False) -> None:
+        self.nbytes = nbytes
+        self.trace: Trace | None = None
+        self.raw: HighLevelGraph | None = None
 
-    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
-        from dask_rewrite.assemble import assemble
-        from dask_rewrite.pipeline import rewrite_tasks
+    def __new__(cls, nbytes: bool = False) -> Recorder:
+        return int.__new__(cls, 0)
 
-        if self.graph is None:
-            self.graph = rewrite_tasks(dsk, keys, max_tasks=-1)
-        return array_optimize(dsk, keys) if self.graph is None else assemble(self.graph)
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # an expression's own looks for operands
 
-    def __reduce__(self) -> Any:
-        return identity, (array_optimize if self.layers <= SHALLOW else None,)
+    def _tune_up(self, parent: Expr) -> Expr | None:
+        from dask_rewrite.pipeline import Trace
 
-
-def _slim_parent(parent: HLGExpr, change: Callable[[HighLevelGraph], HighLevelGraph] = identity) -> HLGExpr:
-    """The same kind of expression over the layers that are needed, holding on to no collection."""
-    finish = Finish()
-    inner = parent.operand("dsk")
-    if isinstance(parent, HLGFinalizeCompute):
-        keys = inner.__dask_keys__()
-        post = _slim_post(parent.postcompute)
-        below = HLGExpr(
-            dsk=change(_needed_layers(inner.hlg, keys)),
-            low_level_optimizer=finish,
-            output_keys=keys,
-            postcompute=post,
-        )
-        return HLGFinalizeCompute(below, low_level_optimizer=finish, output_keys=keys, postcompute=post)
-    keys = parent.__dask_keys__()
-    hlg = _slim_layers(_needed_layers(as_layers(parent.hlg), keys), keys)
-    return type(parent)(dsk=change(hlg), low_level_optimizer=finish, output_keys=keys)
-
-
-def _slim_post(post: Any) -> Any:
-    if isinstance(post, list):
-        return [_slim_post(each) for each in post]
-    func, args = post
-    return slim_value(func), tuple([slim_value(arg) for arg in args])
-
-
-def _names(keys: Any) -> set[Any]:
-    return set(map(layer_name, flatten(keys)))
-
-
-def _needed_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
-    names = _names(keys)
-    return hlg.cull_layers(names) if names <= hlg.layers.keys() else hlg
-
-
-def _slim_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
-    """Slim finalize tasks, where they are tasks already: several collections computed together."""
-    layers = dict(hlg.layers)
-    for name in _names(keys) & layers.keys():
-        layer = layers[name]
-        if isinstance(layer, MaterializedLayer) and list(layer.mapping) == [name]:
-            task = layer.mapping[name]
-            if type(task) is Task:
-                layers[name] = MaterializedLayer({name: slim(task)}, annotations=layer.annotations)
-    return HighLevelGraph(layers, hlg.dependencies)
-
-
-def _has_delayed(parent: HLGExpr) -> bool:
-    """Whether somebody asked for delayed objects themselves: their tasks are watched by name."""
-    if isinstance(parent, HLGFinalizeCompute) or _may_fuse_delayed():
-        return False
-    delayed = Delayed("x", {}).__dask_postcompute__()[0]
-    posts = parent.postcompute if isinstance(parent.postcompute, list) else [parent.postcompute]
-    return any(post and post[0] is delayed for post in posts)
-
-
-def _may_fuse_delayed() -> bool:
-    """Dask's own option: people watch delayed tasks by name, so that they are not fused by default."""
-    return bool(dask.config.get("optimization.fuse.delayed", False))
+        if not isinstance(parent, HLGExpr):
+            return None
+        self.trace = Trace(nbytes=self.nbytes)
+        self.raw, _ = program_of(parent)
+        return self._rewritten(parent, self.trace)
 
 
 def _layer_of(hlg: HighLevelGraph, key: Any) -> Any:

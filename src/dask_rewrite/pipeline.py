@@ -30,7 +30,7 @@ from dask_rewrite.layer_order import as_layers
 from dask_rewrite.lower import Lowering, OverBudget
 from dask_rewrite.nesting import NESTING_LIMIT
 from dask_rewrite.remarks import Remarks, RewriteWarning
-from dask_rewrite.selection import LAYER_PASSES, MEMORY_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
+from dask_rewrite.selection import LAYER_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
 from dask_rewrite.verify import VerificationError, verify
 
 logger = logging.getLogger("dask_rewrite")
@@ -53,7 +53,7 @@ class Trace:
     steps: list[Step] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)
     seconds: float = 0.0
-    form: Literal["tasks", "symbolic"] = "tasks"
+    form: Literal["tasks", "stock"] = "tasks"
     nbytes: bool = False
 
 
@@ -99,7 +99,6 @@ def rewrite_tasks(
     keys: Any,
     *,
     fuse_text_keys: bool = True,
-    max_tasks: int | None = None,
     trace: Trace | None = None,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
@@ -114,20 +113,15 @@ def rewrite_tasks(
         Whether delayed tasks may be fused.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
-    max_tasks : int, optional
-        In place of ``rewrite.lower-limit``; negative: neither tasks nor time are limited.
 
     Returns
     -------
     Graph or None
-        None if the graph should stay symbolic: it is larger than ``rewrite.lower-limit`` tasks, or
-        lowering took longer than ``rewrite.lower-seconds``, or failed.
+        None if the graph stays as it is: it is larger than ``rewrite.lower-limit`` tasks, or lowering
+        took longer than ``rewrite.lower-seconds``, or failed.
     """
     options = Options.current()
     selection = select(options)
-    if max_tasks is not None:
-        unlimited = {"lower_limit": 2**62, "lower_seconds": float("inf")}
-        options = replace(options, **(unlimited if max_tasks < 0 else {"lower_limit": max_tasks}))
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
     remarks = Remarks(options.bisect_limit)
@@ -138,7 +132,6 @@ def rewrite_tasks(
             if graph is not None:
                 graph.fuse_text_keys = fuse_text_keys
                 graph = _run_passes(graph, selection.passes, remarks, options, trace)
-                graph.bounds_memory = any(remarks.counts[name, "applied"] for name in MEMORY_PASSES)
                 _forget(graph)
         except Exception as error:
             if options.on_error == "raise":
@@ -149,7 +142,7 @@ def rewrite_tasks(
     if trace is not None:
         trace.remarks = remarks
         trace.seconds = perf_counter() - started
-        trace.form = "tasks" if graph is not None else "symbolic"
+        trace.form = "tasks" if graph is not None else "stock"
     _log(remarks, options)
     return graph
 
@@ -180,8 +173,8 @@ def _lowered(
     )
     try:
         graph = lowering.run()
-    except OverBudget:
-        remarks.missed("lower", None, "larger than rewrite.lower-limit, or slower than rewrite.lower-seconds")
+    except OverBudget as reason:
+        remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:
             size = Metrics(sum(map(len, hlg.layers.values())), 0, 0)
             trace.steps.append(Step("lower", size, size, perf_counter() - started))

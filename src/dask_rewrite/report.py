@@ -8,6 +8,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import dask.config
 from dask.utils import format_bytes, format_time
 
 from dask_rewrite.table import html_table, shorten, text_table
@@ -53,19 +54,20 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     >>> report.after.tasks <= report.before.tasks
     True
     """
-    from dask.delayed import Delayed
+    from dask_rewrite.optimizer import Recorder
+    from dask_rewrite.pipeline import Step, Trace
 
-    from dask_rewrite.pipeline import Step, Trace, rewrite_tasks
-
-    graph, keys = _merged(collections)
-    trace = Trace(nbytes=nbytes)
-    watched = any(isinstance(collection, Delayed) for collection in collections)
-    rewrite_tasks(graph, keys, fuse_text_keys=not watched, trace=trace)
-    raw = _raw_metrics(graph, nbytes)
-    if not trace.steps:  # it goes out as the layers that it is
-        trace.steps.append(Step("lower", raw, raw, trace.seconds))
-    elif trace.steps[0].before is None:
-        trace.steps[0] = replace(trace.steps[0], before=raw)
+    recorder = Recorder(nbytes)
+    _expression(collections, recorder)
+    trace = recorder.trace or Trace(form="stock")
+    if recorder.raw is not None:
+        raw = _raw_metrics(recorder.raw, nbytes)
+        if not trace.steps:  # it goes out as the layers that it is
+            trace.steps.append(Step("lower", raw, raw, trace.seconds))
+        else:
+            trace.steps[0] = replace(trace.steps[0], before=raw)
+            if trace.form == "stock":
+                trace.steps[0] = replace(trace.steps[0], after=raw)
     return Report(trace)
 
 
@@ -83,7 +85,7 @@ class Report:
     seconds : float
         Time of the whole rewriting.
     form : str
-        ``"tasks"``, or ``"symbolic"`` where the graph is sent as layers.
+        ``"tasks"``, or ``"stock"`` where the graph is left to dask's own optimizer.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -156,7 +158,7 @@ class Report:
         end = f" in {format_time(self.seconds)}" + (f"; {failed} FAILED" if failed else "")
         if self.form != "tasks":
             tasks = f"{self.before.tasks:,} tasks" if self.before else "the graph"
-            return f"{tasks}, sent in {self.form} form, decided{end}"
+            return f"{tasks}, left to dask's own optimizer, decided{end}"
         if self.before is None or self.after is None:
             return f"nothing was done{end}"
         text = f"{_change(self.before.tasks, self.after.tasks)} tasks"
@@ -203,19 +205,23 @@ class Report:
 _REMARKS_HEADER = ["remark", "rule", "count", "reason"]
 
 
-def _merged(collections: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """One graph of all collections, and their keys."""
-    from dask.base import is_dask_collection
-    from dask.core import flatten
-    from dask.highlevelgraph import HighLevelGraph
+def _expression(collections: Sequence[Any], optimizer: Any) -> Any:
+    """What dask makes of these collections when they are computed with this optimizer, up to sending."""
+    from dask._expr import FinalizeCompute
+    from dask.base import collections_to_expr, is_dask_collection, unpack_collections
 
     if not collections:
         raise TypeError("explain() needs at least one dask collection")
     for collection in collections:
-        if not is_dask_collection(collection):
+        if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
             raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
-    keys = [key for collection in collections for key in flatten(collection.__dask_keys__())]
-    return HighLevelGraph.merge(*(c.__dask_graph__() for c in collections)), list(dict.fromkeys(keys))
+    found, _ = unpack_collections(*collections)
+    if not found:
+        raise TypeError("explain() needs at least one dask collection; there is none in what was given")
+    with dask.config.set(
+        array_optimize=optimizer, delayed_optimize=optimizer, bag_optimize=optimizer, scheduler=None
+    ):
+        return FinalizeCompute(collections_to_expr(found)).optimize()
 
 
 def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:

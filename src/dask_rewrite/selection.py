@@ -68,9 +68,6 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "sweep": Sweep,  # last: drops what the others left behind
 }
 
-#: What these rewrote needs less memory, or far fewer tasks, than what dask makes of the layers.
-MEMORY_PASSES = ("setitem", "movement", "tree-sum", "contract")
-
 #: All passes in their built-in order.
 PASSES = (*LAYER_PASSES, *TASK_PASSES)
 

@@ -144,9 +144,9 @@ def test_chains_and_reductions(bare: Any) -> None:
     assert_same(run(bare, standardized), expected)
 
 
-def test_the_symbolic_form(bare: Any) -> None:
+def test_what_is_left_as_it_is(bare: Any) -> None:
     with dask.config.set({"rewrite.lower-limit": 1}):
-        assert_same(run(bare, leapfrog(300)), leapfrog_by_hand(300))
+        assert_same(run(bare, leapfrog(30)), leapfrog_by_hand(30))
         assert_same(run(bare, (distinct((8, 8), 2) + 1).T), (np.arange(64.0).reshape(8, 8) + 1).T)
 
 
