@@ -86,10 +86,10 @@ class Rewrites:
 @pytest.fixture
 def rewrites(monkeypatch: pytest.MonkeyPatch) -> Rewrites:
     """Counts the runs of the whole pipeline, and says in which thread each took place."""
-    import dask_rewrite.optimizer
-    import dask_rewrite.pipeline
+    import dask_rewrite.hook.optimizer
+    import dask_rewrite.pipeline.run
 
-    original = dask_rewrite.pipeline.rewrite_tasks
+    original = dask_rewrite.pipeline.run.rewrite_tasks
     result = Rewrites()
     inside = threading.local()
 

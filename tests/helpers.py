@@ -366,7 +366,7 @@ def add_one(x: Any) -> Any:
 
 def rewrite_graph(dsk: Any, keys: list[Any], check: bool = True) -> dict[Any, Any]:
     """Rewrite a bare graph and return its tasks, checked."""
-    from dask_rewrite.pipeline import rewrite_tasks
+    from dask_rewrite.pipeline.run import rewrite_tasks
 
     graph = rewrite_tasks(dsk, keys)
     assert graph is not None, "the graph was left as it was"
@@ -396,7 +396,7 @@ def work_of(action: Callable[[], Any]) -> int:
 
 def assert_linear(build: Callable[[int], Any], sizes: tuple[int, ...], factor: float = 2.3) -> None:
     """Rewriting what ``build`` makes of twice the size costs at most ``factor`` times as much."""
-    from dask_rewrite.pipeline import rewrite
+    from dask_rewrite.pipeline.run import rewrite
 
     costs = []
     for size in sizes:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from dask_rewrite import selection
+from dask_rewrite.pipeline import selection
 
 
 @contextmanager

@@ -14,12 +14,12 @@ import pytest
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 
 import dask_rewrite
-from dask_rewrite import selection
-from dask_rewrite.agreement import check_facts
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.verify import VerificationError
+from dask_rewrite.passes.base import Replacement, Rules, Site
+from dask_rewrite.pipeline import selection
+from dask_rewrite.pipeline.verify_facts import check_facts
 from dask_rewrite.remarks import Remarks, RewriteWarning
-from dask_rewrite.rules import Replacement, Rules, Site
-from dask_rewrite.verify import VerificationError
 from helpers import switched_on
 
 X = DataNode("x", np.arange(6.0).reshape(2, 3))

@@ -217,7 +217,7 @@ def test_callables_are_not_asked_about_the_source_of_an_array() -> None:
     import dask.array as da
     import numpy as np
 
-    from dask_rewrite.pipeline import rewrite_tasks
+    from dask_rewrite.pipeline.run import rewrite_tasks
 
     class Lazy:
         shape, ndim, dtype = (4, 4), 2, np.dtype("f8")

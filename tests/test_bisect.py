@@ -13,11 +13,11 @@ from dask._task_spec import Task
 from dask.delayed import delayed
 
 import dask_rewrite
-from dask_rewrite import selection
-from dask_rewrite.bisect import BisectError, bisect
+from dask_rewrite.passes.base import Missed, Rules
 from dask_rewrite.passes.fuse_slices import FuseSlices
+from dask_rewrite.pipeline import selection
 from dask_rewrite.remarks import Remark, Remarks
-from dask_rewrite.rules import Missed, Rules
+from dask_rewrite.tools.bisect import BisectError, bisect
 
 
 def inc(x):
@@ -193,14 +193,14 @@ def test_numpy_booleans(wrong):
     assert bisect(lambda: np.bool_(right())).key == "inc-7"
 
 
-def test_module_and_function_share_the_name():
-    import dask_rewrite.bisect
+def test_the_functions_stand_in_the_package_whatever_was_imported_first():
+    import dask_rewrite.tools.bisect
 
     with pytest.raises(BisectError):
         dask_rewrite.bisect(lambda: True)
     with pytest.raises(TypeError):
         dask_rewrite.bisect()
-    import dask_rewrite.preflight
+    import dask_rewrite.tools.preflight
 
     assert dask_rewrite.preflight(delayed(1)).ok
 

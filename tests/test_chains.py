@@ -13,8 +13,8 @@ import pytest
 from dask._task_spec import Task
 from dask.core import flatten
 
-from dask_rewrite.graph import Graph
-from dask_rewrite.lower import Lowering
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.lowering.lower import Lowering
 from dask_rewrite.remarks import Remarks
 from helpers import assert_same
 

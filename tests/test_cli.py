@@ -16,7 +16,7 @@ import dask_rewrite
 
 click_testing = pytest.importorskip("click.testing")
 
-from dask_rewrite.cli import rewrite  # noqa: E402
+from dask_rewrite.tools.cli import rewrite  # noqa: E402
 
 
 def run(*arguments: str, fails: bool = False) -> str:
@@ -75,7 +75,7 @@ def test_registered_with_dask():
     if not found:
         pytest.skip("dask_rewrite is on the path, but not installed")
     (entry,) = found
-    assert entry.value == "dask_rewrite.cli:rewrite"
+    assert entry.value == "dask_rewrite.tools.cli:rewrite"
 
 
 def test_help_lists_the_commands():
@@ -86,7 +86,7 @@ def test_help_lists_the_commands():
 
 
 def test_passes():
-    from dask_rewrite.pipeline import PASSES
+    from dask_rewrite.pipeline.run import PASSES
 
     lines = run("passes").splitlines()[2:]
     assert [line.split()[0] for line in lines] == list(PASSES)

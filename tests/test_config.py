@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 import dask_rewrite
-from dask_rewrite import pipeline
 from dask_rewrite.config import Options
-from dask_rewrite.selection import TASK_PASSES, select
+from dask_rewrite.pipeline import run as pipeline
+from dask_rewrite.pipeline.selection import TASK_PASSES, select
 from helpers import assert_same, distinct, switched_on, tasks_of, unchanged_config
 
 PACKAGE = Path(dask_rewrite.__file__).parent

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from array_programs import COUNTING, MAKING, MOVING, matrix, values
-from dask_rewrite.effects import Effects
-from dask_rewrite.facts import Facts
-from dask_rewrite.knowledge import KNOWN, Fact, known, known_call
-from dask_rewrite.pipeline import rewrite_tasks
+from dask_rewrite.analysis.effects import Effects
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.knowledge import KNOWN, Fact, known, known_call
+from dask_rewrite.pipeline.run import rewrite_tasks
 from test_random_programs import programs
 
 NUMBERS = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16", ">f8", "g")
@@ -609,7 +609,7 @@ def _must_not_run(block: np.ndarray) -> np.ndarray:
 
 def test_what_is_remembered_can_be_forgotten_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Facts are told apart by identity, so that whoever does that must keep them alive."""
-    from dask_rewrite import fact_memory
+    from dask_rewrite.analysis import fact_cache as fact_memory
 
     monkeypatch.setattr(fact_memory, "MOST", 0)
     nodes: dict[Any, Any] = {}
@@ -625,7 +625,7 @@ def test_what_is_remembered_can_be_forgotten_at_any_time(monkeypatch: pytest.Mon
 
 
 def test_calls_are_remembered_by_what_they_are_called_with() -> None:
-    from dask_rewrite.fact_memory import number_of, signature
+    from dask_rewrite.analysis.fact_cache import number_of, signature
 
     zero, minus = np.array([0.0]), np.array([-0.0])
     assert signature(zero) == signature(zero.copy()) != signature(minus)
@@ -642,7 +642,7 @@ def test_calls_are_remembered_by_what_they_are_called_with() -> None:
 
 
 def test_equal_facts_have_one_number() -> None:
-    from dask_rewrite.fact_memory import intern
+    from dask_rewrite.analysis.fact_cache import intern
 
     one, other = intern(Fact((9, 8, 7), np.dtype("f8"))), intern(Fact((9, 8, 7), np.dtype("f8")))
     assert one is other

@@ -6,10 +6,10 @@ import operator
 
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef
 
-from dask_rewrite.graph import Graph
-from dask_rewrite.nodes import with_values
-from dask_rewrite.rules import Site
-from dask_rewrite.survey import survey
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nodes import with_values
+from dask_rewrite.graph.survey import survey
+from dask_rewrite.passes.base import Site
 
 
 def small_graph() -> Graph:

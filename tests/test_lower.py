@@ -492,7 +492,7 @@ def test_the_garbage_collector_comes_back_after_an_error(monkeypatch: pytest.Mon
         assert not gc.isenabled()
         raise ArithmeticError
 
-    monkeypatch.setattr("dask_rewrite.pipeline.Lowering", fail)
+    monkeypatch.setattr("dask_rewrite.pipeline.run.Lowering", fail)
     with pytest.raises(ArithmeticError):
         rewritten(distinct((4,), 2) + 1)
     assert gc.isenabled()

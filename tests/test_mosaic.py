@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_rewrite.mosaic import (
+from dask_rewrite.passes.movement.mosaic import (
     Fill,
     Mosaic,
     Piece,

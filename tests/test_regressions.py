@@ -18,8 +18,8 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 
 import dask_rewrite
-from dask_rewrite.annotations import merged
-from dask_rewrite.pipeline import rewrite_tasks
+from dask_rewrite.graph.annotations import merged
+from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import assert_same
 
 

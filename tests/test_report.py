@@ -12,10 +12,10 @@ import pytest
 from dask.delayed import delayed
 
 import dask_rewrite
-from dask_rewrite.graph import Metrics
+from dask_rewrite.graph.graph import Metrics
 from dask_rewrite.remarks import Remark, Remarks
-from dask_rewrite.report import Report, explain
-from dask_rewrite.table import html_table, shorten, text_table
+from dask_rewrite.tools.explain import Report, explain
+from dask_rewrite.tools.tables import html_table, shorten, text_table
 
 da = pytest.importorskip("dask.array")
 

@@ -16,7 +16,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.local import get_sync
 
 import dask_rewrite
-import dask_rewrite.pipeline as pipeline
+import dask_rewrite.pipeline.run as pipeline
 from dask_rewrite import RewriteWarning
 from helpers import (
     assert_same,

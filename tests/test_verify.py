@@ -12,11 +12,11 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRe
 from dask.highlevelgraph import HighLevelGraph
 from toolz import pipe
 
-from dask_rewrite.graph import Graph
-from dask_rewrite.nesting import NESTING_LIMIT, check_depth, nesting
-from dask_rewrite.nodes import make_task
-from dask_rewrite.pipeline import rewrite_tasks
-from dask_rewrite.verify import VerificationError, is_acyclic, verify
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
+from dask_rewrite.graph.nodes import make_task
+from dask_rewrite.graph.verify import VerificationError, is_acyclic, verify
+from dask_rewrite.pipeline.run import rewrite_tasks
 
 
 def graph_of(*nodes, outputs=None):

@@ -18,21 +18,21 @@ from dask_rewrite.remarks import Remark, RewriteWarning
 
 _config.register()
 
-from dask_rewrite.optimizer import optimize  # noqa: E402 - reads the defaults
-from dask_rewrite.switch import disable, enable  # noqa: E402 - reads them too
+from dask_rewrite.hook.optimizer import optimize  # noqa: E402 - reads the defaults
+from dask_rewrite.hook.switch import disable, enable  # noqa: E402 - reads them too
 
 if TYPE_CHECKING:
-    from dask_rewrite.bisect import bisect
-    from dask_rewrite.preflight import PreflightReport, preflight
-    from dask_rewrite.report import Report, explain
+    from dask_rewrite.tools.bisect import bisect
+    from dask_rewrite.tools.explain import Report, explain
+    from dask_rewrite.tools.preflight import PreflightReport, preflight
 
 #: Tools that most programs never use: imported when asked for.
 _LAZY = {
-    "bisect": "dask_rewrite.bisect",
-    "explain": "dask_rewrite.report",
-    "preflight": "dask_rewrite.preflight",
-    "PreflightReport": "dask_rewrite.preflight",
-    "Report": "dask_rewrite.report",
+    "bisect": "dask_rewrite.tools.bisect",
+    "explain": "dask_rewrite.tools.explain",
+    "preflight": "dask_rewrite.tools.preflight",
+    "PreflightReport": "dask_rewrite.tools.preflight",
+    "Report": "dask_rewrite.tools.explain",
 }
 
 __all__ = [

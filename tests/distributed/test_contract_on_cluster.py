@@ -15,8 +15,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from dask_rewrite.contraction.schedule import machine
-from dask_rewrite.pipeline import Trace, rewrite_tasks
+from dask_rewrite.pipeline.run import Trace, rewrite_tasks
+from dask_rewrite.scheduler import machine
 from distributed import Client, SchedulerPlugin
 from helpers import keys_of, stock, switched_on
 
@@ -88,7 +88,9 @@ def product(file: Any) -> da.Array:
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_holds_little(workers: int, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_rewrite.contraction.plan.GATES_CLUSTER", 0)  # the blocks of this test are small
+    monkeypatch.setattr(
+        "dask_rewrite.passes.contract.cost_model.GATES_CLUSTER", 0
+    )  # the blocks of this test are small
     with running(workers) as client:
         assert machine()[:2] == (workers, workers)
         y, right = product(file), file[:] @ file[:].T
@@ -111,7 +113,7 @@ def test_holds_little(workers: int, file: Any, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_a_worker_is_killed(workers: int, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_rewrite.contraction.plan.GATES_CLUSTER", 0)
+    monkeypatch.setattr("dask_rewrite.passes.contract.cost_model.GATES_CLUSTER", 0)
     with running(workers) as client:
         right = file[:] @ file[:].T
         pid = next(iter(client.run(os.getpid).values()))

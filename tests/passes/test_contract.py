@@ -17,16 +17,16 @@ from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.contraction.gates import Gates
-from dask_rewrite.contraction.plan import Block, Plan, Sizes, make_plan
-from dask_rewrite.contraction.schedule import Machine, machine
-from dask_rewrite.contraction.trees import Tree, find_trees
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.verify import is_acyclic, verify
+from dask_rewrite.passes.base import Missed, Site
 from dask_rewrite.passes.contract import Contract
-from dask_rewrite.pipeline import Trace, rewrite_tasks
+from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
+from dask_rewrite.passes.contract.gates import Gates
+from dask_rewrite.passes.contract.trees import Tree, find_trees
+from dask_rewrite.pipeline.run import Trace, rewrite_tasks
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.rules import Missed, Site
-from dask_rewrite.verify import is_acyclic, verify
+from dask_rewrite.scheduler import Machine, machine
 from helpers import Source, assert_same, keys_of, stock, switched_on
 
 BEFORE = ["cull", "fuse-blockwise", "lower", "fuse-slices"]
@@ -282,7 +282,7 @@ def test_constants_that_are_only_added_up() -> None:
 def test_the_same_graph_whatever_the_hash_seed(python: Any) -> None:
     script = """
         import dask.array as da
-        from dask_rewrite.pipeline import rewrite_tasks
+        from dask_rewrite.pipeline.run import rewrite_tasks
         x = da.arange(96 * 16, chunks=96 * 16).reshape(96, 16).rechunk(4)
         y = ((x - x.sum(axis=0)).T @ (x - x.sum(axis=0)))
         g = rewrite_tasks(y.dask, y.__dask_keys__())

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
-from dask_rewrite.facts import Facts
-from dask_rewrite.graph import Graph
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.survey import survey
+from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.survey import survey
-from dask_rewrite.verify import verify
 from helpers import assert_same, assert_same_as_stock, switched_on
 
 

@@ -14,10 +14,10 @@ from dask.array.chunk import getitem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.verify import verify
 from helpers import assert_same, assert_same_as_stock, tasks_of
 
 FIRST, LAST, ALL = slice(0, 1), slice(-1, None), slice(None)

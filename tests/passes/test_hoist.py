@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
-from dask_rewrite.bounds import suspects
-from dask_rewrite.graph import Graph
-from dask_rewrite.held import Held, Own
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.held import Held, Own
+from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.hoist import Hoist
+from dask_rewrite.passes.hoist.size_bounds import suspects
+from dask_rewrite.passes.hoist.sizes import Scales
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.verify import verify
-from dask_rewrite.weights import Scales
 from helpers import assert_same, assert_same_as_stock, checked, keys_of, switched_on, tasks_of, work_of
 
 BLOCKS = 50
@@ -328,7 +328,7 @@ def test_objects_that_do_not_want_to_be_looked_at() -> None:
 
 
 def test_what_cannot_be_pickled_is_named() -> None:
-    from dask_rewrite.pickling import culprit
+    from dask_rewrite.graph.pickling import culprit
 
     model = Model()
     model.lock = threading.Lock()

@@ -17,13 +17,13 @@ from dask.local import get_sync
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement import Movement
-from dask_rewrite.passes.movement_alone import staying
-from dask_rewrite.passes.movement_read import Reader
-from dask_rewrite.passes.movement_tiles import NOT_TILED
+from dask_rewrite.passes.movement.isolated import staying
+from dask_rewrite.passes.movement.read import Reader
+from dask_rewrite.passes.movement.tiles import NOT_TILED
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.rules import Site
 from helpers import (
     assert_linear,
     assert_same,
@@ -548,7 +548,7 @@ def test_idempotent() -> None:
     y = da.concatenate([da.zeros((12, 3)), distinct((12, 12), 4), x], axis=1).rechunk((6, 9))[1:]
     z = y.map_overlap(whatever, depth=1, boundary="reflect")
     with dask.config.set({"rewrite.disable": ["fuse-chains", "fuse-small"]}):
-        from dask_rewrite.pipeline import rewrite_tasks
+        from dask_rewrite.pipeline.run import rewrite_tasks
 
         graph = rewrite_tasks(z.dask, z.__dask_keys__())
     assert graph is not None

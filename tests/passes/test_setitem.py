@@ -16,7 +16,7 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.graph import Graph
+from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.remarks import Remarks
 from helpers import (

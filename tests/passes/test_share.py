@@ -15,12 +15,12 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.behaviour import Behaviour
-from dask_rewrite.frozen import index_parts, is_frozen
-from dask_rewrite.graph import Graph, consumers_of
-from dask_rewrite.identity import Identity
+from dask_rewrite.graph.graph import Graph, consumers_of
 from dask_rewrite.passes.share import Share
-from dask_rewrite.readers import written
+from dask_rewrite.passes.share.bulk_effects import Behaviour
+from dask_rewrite.passes.share.immutable import index_parts, is_frozen
+from dask_rewrite.passes.share.readers import written
+from dask_rewrite.passes.share.tokens import Identity
 from dask_rewrite.remarks import Remarks
 from helpers import (
     assert_linear,

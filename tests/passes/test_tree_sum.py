@@ -21,10 +21,10 @@ from dask.local import get_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_rewrite.graph import Graph, depths_of
+from dask_rewrite.graph.graph import Graph, depths_of
+from dask_rewrite.passes.base import Rules
 from dask_rewrite.passes.tree_sum import TreeSum
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.rules import Rules
 from helpers import (
     assert_same,
     assert_same_as_stock,
@@ -436,7 +436,7 @@ ASK = "delayed values are of unknown type; see rewrite.options.tree-sum.delayed"
 
 
 def remarks_of(x: Any, **options: Any) -> set[str]:
-    from dask_rewrite.pipeline import Trace, rewrite_tasks
+    from dask_rewrite.pipeline.run import Trace, rewrite_tasks
 
     trace = Trace()
     with dask.config.set({"rewrite.options": {"tree-sum": options}} if options else {}):

@@ -1,1 +1,1 @@
-"""The passes, one file each; :mod:`dask_rewrite.pipeline` puts them in order."""
+"""The passes, one file or folder each; :mod:`dask_rewrite.pipeline.selection` puts them in order."""

@@ -11,13 +11,13 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import concat
 
-from dask_rewrite.annotations import merged
-from dask_rewrite.graph import Graph
-from dask_rewrite.layers import may_move
-from dask_rewrite.nodes import Deps, call_with_dict, make_task, with_values
-from dask_rewrite.program import Step, shape_of, straight_line
+from dask_rewrite.graph.annotations import merged
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, with_values
+from dask_rewrite.graph.program import Step, shape_of, straight_line
+from dask_rewrite.graph.survey import survey
+from dask_rewrite.lowering.blockwise import may_move
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.survey import survey
 
 #: Tasks that wait for more are not looked at as links of chains.
 MOST_INPUTS = 16

@@ -12,13 +12,13 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
-from dask_rewrite.facts import Facts
-from dask_rewrite.graph import Graph, producers_first
-from dask_rewrite.layers import may_move
-from dask_rewrite.nodes import with_values
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.graph.nodes import with_values
+from dask_rewrite.graph.survey import depth_of, survey
+from dask_rewrite.lowering.blockwise import may_move
+from dask_rewrite.passes.base import Site
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.rules import Site
-from dask_rewrite.survey import depth_of, survey
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
 _SAMPLE = 24

@@ -12,12 +12,12 @@ from dask._task_spec import GraphNode, Task, TaskRef, _identity_cast
 from dask.array.chunk import getitem
 from dask.typing import Key
 
-from dask_rewrite.graph import Graph
-from dask_rewrite.layers import may_move
-from dask_rewrite.nodes import children, with_values
-from dask_rewrite.program import operation
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nodes import children, with_values
+from dask_rewrite.graph.program import operation
+from dask_rewrite.lowering.blockwise import may_move
+from dask_rewrite.passes.base import Site
 from dask_rewrite.remarks import Remarks
-from dask_rewrite.rules import Site
 
 #: Start, stop and step of each axis.
 Index: TypeAlias = tuple[tuple[Any, Any, Any], ...]

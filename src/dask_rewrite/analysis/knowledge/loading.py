@@ -1,0 +1,96 @@
+"""Getters: what comes out of arrays in memory and of files, whose types are known exactly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask.array import core
+
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, like, stand_in
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.analysis.knowledge.known import Known
+from dask_rewrite.analysis.knowledge.movement import getitem
+
+#: Names of the types of files.
+FILES = frozenset(["Dataset", "Array"])
+
+
+class Source(NamedTuple):
+    """Stands for a file whose slices are NumPy arrays of just the dtype that it states."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def source_of(value: Any) -> Any:
+    """What stands for a value of one of the `FILES`: itself where its slices are not known."""
+    return Source(tuple(value.shape), value.dtype) if stores_plain_numbers(value) else value
+
+
+def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
+    """``core.getter``: of an array in memory, an HDF5 dataset or a Zarr array.
+
+    Examples
+    --------
+    >>> getter(np.zeros((4, 5)), (slice(1, 3), slice(None)))
+    Fact(shape=(2, 5), dtype=dtype('float64'), fill=None, scalar=False)
+    """
+    if array(a) is not None:
+        found = getitem(a, b)
+    else:
+        index = b if type(b) is tuple else (b,)
+        if not stores_plain_numbers(a) or not all(map(_is_read_alike, index)):
+            return None
+        found = like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
+        if found is None or (found.scalar and (not asarray or None in index or not a.dtype.isnative)):
+            return None
+    if type(found) is Fact and found.scalar and asarray:
+        return replace(found, scalar=False)  # scalars become arrays
+    return found
+
+
+def _is_read_alike(index: Any) -> bool:
+    """Whether files take such an index for what NumPy takes it."""
+    if type(index) is slice:
+        return (index.step or 1) > 0
+    return index is None or (type(index) is int and index >= 0)
+
+
+def stores_plain_numbers(source: Any) -> bool:
+    """Whether slices of a source are NumPy arrays of just the dtype that it states."""
+    kind = type(source)
+    if kind is Source:
+        return True
+    if kind.__name__ == "Dataset" and kind is _class("h5py", "Dataset"):
+        return source.shape is not None and source.dtype.kind in NUMBERS
+    if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
+        return isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
+    return False
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of a module that has been imported: there are no objects of it otherwise."""
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _in_memory(source: Any) -> bool:
+    """Whether Zarr reads into memory of the host, not of another device."""
+    meta = getattr(source, "_meta_array", None)
+    if meta is not None:  # before Zarr 3
+        return type(meta) is np.ndarray
+    prototype: Any = getattr(sys.modules.get("zarr.core.buffer"), "default_buffer_prototype", None)
+    cpu: Any = getattr(sys.modules.get("zarr.core.buffer.cpu"), "NDBuffer", None)
+    return prototype is not None and cpu is not None and prototype().nd_buffer is cpu
+
+
+#: What is known of functions that read blocks: files may change between two reads.
+LOADING: dict[Callable[..., Any], Known] = {
+    of_dask(core, "getter"): Known(getter, pure=False, fresh=False),
+    of_dask(core, "getter_nofancy"): Known(getter, pure=False, fresh=False),
+    of_dask(core, "getter_inline"): Known(getter, pure=False, fresh=False),
+}

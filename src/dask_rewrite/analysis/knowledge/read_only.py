@@ -1,0 +1,134 @@
+"""Functions of NumPy and dask of whose results little is known in advance, but that they only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, core, overlap, reductions, routines
+from dask.array.percentile import _percentile, merge_percentiles
+
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, axes_of, plain
+from dask_rewrite.analysis.knowledge.calling import keywords_in
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.elementwise import elementwise
+from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.analysis.knowledge.known import Call, Known
+from dask_rewrite.analysis.knowledge.lookup import fact_of_call
+from dask_rewrite.analysis.knowledge.movement import viewed
+
+
+def _sorted(a: Any, axis: Any = -1, kind: Any = None) -> Any:
+    fact = array(a)
+    if fact is None or axis is None or not fact.ndim or not plain(fact.dtype):
+        return None
+    axes_of(axis, fact.ndim)  # raises
+    return Fact(fact.shape, fact.dtype, fact.fill)
+
+
+def _arg_sorted(a: Any, axis: Any = -1, kind: Any = None) -> Any:
+    fact = _sorted(a, axis)
+    return None if fact is None else Fact(fact.shape, np.dtype(np.intp))
+
+
+def _searched(a: Any, v: Any, side: str = "left") -> Any:
+    fact, values = array(a), array(v)
+    if fact is None or values is None or fact.ndim != 1 or not values.ndim or not plain(fact.dtype):
+        return None
+    return Fact(values.shape, np.dtype(np.intp)) if plain(values.dtype) else None
+
+
+def _searched_row(x: Any, y: Any, side: Any) -> Any:
+    """``routines._searchsorted_block``."""
+    found = _searched(x, y)
+    return None if found is None or found.ndim != 1 else Fact((1, *found.shape), found.dtype)
+
+
+def _is_null(values: Any) -> Any:
+    fact = array(values)
+    return elementwise(np.isnan, fact) if fact is not None and fact.dtype.kind in NUMBERS else None
+
+
+def _gradient(
+    x: Any, block_id: Any, coord: Any, axis: int, array_locs: Any, grad_kwargs: Mapping[str, Any]
+) -> Any:
+    """``routines._gradient_kernel``: along one axis, at even distances."""
+    fact = array(x)
+    if fact is None or fact.dtype not in (np.dtype("f4"), np.dtype("f8")) or array_locs is not None:
+        return None
+    if type(coord) not in (int, float) or fact.shape[axis] < 2 + grad_kwargs.get("edge_order", 1):
+        return None
+    return Fact(fact.shape, fact.dtype)
+
+
+def _coarsened(
+    reduction: Any, x: Any, axes: Mapping[int, int], trim_excess: bool = False, **kwargs: Any
+) -> Any:
+    """``chunk.coarsen``: reduces every other axis of a reshaped block."""
+    fact = array(x)
+    if fact is None:
+        return None
+    factors = [axes.get(i, 1) for i in range(fact.ndim)]
+    if any(n % by and not trim_excess for n, by in zip(fact.shape, factors)):
+        return None
+    split = tuple([part for n, by in zip(fact.shape, factors) for part in (n // by, by)])
+    view = Fact(split, fact.dtype, fact.fill)
+    return fact_of_call(reduction, (view,), {"axis": tuple(range(1, 2 * fact.ndim, 2)), **kwargs})
+
+
+def _first(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
+    return [(args[0], (), {})]
+
+
+def _of_pieces(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
+    """``routines._int_piecewise``: constants or functions."""
+    pieces = kwargs["funclist"]
+    return [(piece, (), {}) for piece in getattr(pieces, "value", pieces) if callable(piece)]
+
+
+def _along_axis(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
+    """``routines._inner_apply_along_axis``."""
+    given = dict(zip(("arr", "func1d", "func1d_axis", "func1d_args", "func1d_kwargs"), args)) | dict(kwargs)
+    return [(given["func1d"], (None,), keywords_in(given["func1d_kwargs"]))]
+
+
+_READERS = (
+    *(np.bincount, np.unique, np.nonzero, np.flatnonzero, np.argwhere),
+    *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef),
+    *(np.isin, np.choose, np.select, np.unravel_index, np.ravel_multi_index, np.cross, np.kron, np.trace),
+    *(np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.fft.hfft, np.fft.ihfft, np.fft.fftn),
+    *(np.fft.ifftn, np.fft.rfftn, np.fft.irfftn, np.linalg.norm, np.linalg.det, np.linalg.eigvalsh),
+)
+_DASK_READERS = (
+    *((routines, name) for name in ("_block_hist", "_block_histogramdd_rect", "_block_histogramdd_multiarg")),
+    *((routines, name) for name in ("_unique_internal", "_unravel_index_kernel", "_select")),
+    (routines, "variadic_choose"),
+    *((reductions, "_custom_nanquantile"), (core, "_vindex_merge"), (chunk, "slice_with_int_dask_array")),
+)
+_QUANTILES = (np.quantile, np.percentile, np.nanquantile, np.nanpercentile)
+
+#: What is known of functions that only read; the results of most are as their values are.
+HARMLESS: dict[Callable[..., Any], Known] = {
+    **{func: Known(writing=("out",)) for func in (*_READERS, merge_percentiles, _percentile)},
+    **{of_dask(*named): Known() for named in _DASK_READERS},
+    **{func: Known(inputs=3, writing=("out", "overwrite_input")) for func in _QUANTILES},
+    # bins that are given come back; no differences are the array itself
+    **{func: Known(fresh=False, writing=("out",)) for func in (np.histogram, np.histogramdd, np.diff)},
+    of_dask(routines, "_bincount_agg"): Known(fresh=False),
+    of_dask(routines, "_int_piecewise"): Known(calls=_of_pieces),
+    of_dask(routines, "_inner_apply_along_axis"): Known(fresh=False, calls=_along_axis),
+    of_dask(routines, "_searchsorted_block"): Known(_searched_row),
+    of_dask(routines, "_gradient_kernel"): Known(_gradient),
+    of_dask(routines, "_asarray_isnull"): Known(_is_null),
+    of_dask(core, "_vindex_slice_and_transpose"): Known(fresh=False),
+    of_dask(overlap, "_trim"): Known(partial(viewed, of_dask(overlap, "_trim")), fresh=False),
+    of_dask(chunk, "trim"): Known(partial(viewed, chunk.trim), fresh=False),
+    of_dask(chunk, "view"): Known(fresh=False),
+    of_dask(chunk, "coarsen"): Known(_coarsened, calls=_first),
+    np.sort: Known(_sorted),
+    np.argsort: Known(_arg_sorted),
+    np.partition: Known(),
+    np.searchsorted: Known(_searched),
+}

@@ -1,0 +1,79 @@
+"""Selecting elements by value or by other blocks: the largest ones, positions that are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dask.array import chunk
+from dask.core import flatten
+
+from dask_rewrite.analysis.knowledge.blocks import array
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.analysis.knowledge.joining import concatenate
+from dask_rewrite.analysis.knowledge.known import Known
+
+
+def _largest(a: Any, k: int, axis: Any, keepdims: Any = True) -> Any:
+    """``chunk.topk``: the same block where it has no more than k elements along the axis."""
+    fact = array(a)
+    return None if fact is None else _cut(fact, k, axis[0])
+
+
+def _cut(fact: Fact, k: int, axis: int) -> Fact:
+    axis = range(fact.ndim)[axis]
+    length = min(abs(k), fact.shape[axis])
+    return Fact((*fact.shape[:axis], length, *fact.shape[axis + 1 :]), fact.dtype)
+
+
+def _with_positions(a: Any, idx: Any) -> Any:
+    return a, idx
+
+
+def _largest_positions(a_plus_idx: Any, k: int, axis: Any, keepdims: Any = True) -> Any:
+    """``chunk.argtopk``: pairs of values and positions, put together where they come in a list."""
+    axis = axis[0]
+    if type(a_plus_idx) is list:
+        pairs = list(flatten(a_plus_idx))
+        values = concatenate([a for a, _ in pairs], axis)
+        found = [(one, other) for a, i in pairs if (one := array(a)) and (other := array(i))]
+        if len(found) < len(pairs):
+            return None
+        positions = concatenate([Fact(one.shape, other.dtype) for one, other in found], axis)
+    else:
+        values, positions = map(array, a_plus_idx)
+    if values is None or positions is None:
+        return None
+    if abs(k) >= values.shape[axis]:
+        return a_plus_idx
+    shape = _cut(values, k, axis).shape
+    return Fact(shape, values.dtype), Fact(shape, positions.dtype)
+
+
+def _final_positions(a_plus_idx: Any, k: int, axis: Any, keepdims: Any = True) -> Any:
+    pairs = a_plus_idx if len(a_plus_idx) > 1 else a_plus_idx[0]
+    found = _largest_positions(pairs, k, axis)
+    if type(found) is not tuple:
+        return None
+    values, positions = map(array, found)
+    return None if values is None or positions is None else Fact(values.shape, positions.dtype)
+
+
+def _picked_by_block(idx: Any, chunk_outputs: Any, x_chunks: Any, axis: int) -> Any:
+    """``chunk.slice_with_int_dask_array_aggregate``: as many elements as there are positions."""
+    positions, fact = array(idx), array(chunk_outputs)
+    if positions is None or fact is None or positions.dtype.kind not in "iu" or positions.ndim != 1:
+        return None
+    return Fact((*fact.shape[:axis], *positions.shape, *fact.shape[axis + 1 :]), fact.dtype)
+
+
+#: What is known of functions that select elements.
+SELECTIONS: dict[Callable[..., Any], Known] = {
+    of_dask(chunk, "topk"): Known(_largest, fresh=False),
+    of_dask(chunk, "topk_aggregate"): Known(_largest),
+    of_dask(chunk, "argtopk_preprocess"): Known(_with_positions, fresh=False),
+    of_dask(chunk, "argtopk"): Known(_largest_positions, fresh=False),
+    of_dask(chunk, "argtopk_aggregate"): Known(_final_positions),
+    of_dask(chunk, "slice_with_int_dask_array_aggregate"): Known(_picked_by_block),
+}

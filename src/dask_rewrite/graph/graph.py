@@ -1,0 +1,254 @@
+"""The task-level graph that passes rewrite: dask's own nodes under their keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+
+if TYPE_CHECKING:
+    from dask_rewrite.analysis.facts import Facts
+
+Nodes = dict[Key, GraphNode]
+Consumers = Mapping[Key, Sequence[Key]]
+
+_dependencies = attrgetter("_dependencies")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Size and shape of a graph.
+
+    Parameters
+    ----------
+    tasks : int
+        Number of nodes.
+    depth : int
+        Nodes on the longest path.
+    max_fan_in : int
+        Most dependencies of any one node.
+    nbytes : int or None
+        Bytes of the pickled graph, where they were asked for.
+    """
+
+    tasks: int
+    depth: int
+    max_fan_in: int
+    nbytes: int | None = None
+
+
+@dataclass(slots=True)
+class Graph:
+    """Tasks under their keys, with the keys that somebody asked for.
+
+    Parameters
+    ----------
+    nodes : dict of Key to GraphNode
+        ``node.key`` equals the key that it stands under.
+    outputs : tuple of Key
+        Flat and unique; a pass never renames or drops one.
+    annotations : dict of Key to dict
+        Annotations of the tasks that have any, callables already evaluated.
+    elementwise : frozenset of str
+        Names (``key[0]``) of the blocks that came from Blockwise layers.
+    fuse_text_keys : bool
+        Whether tasks with text keys (delayed work) may be fused.
+    held : dict of Key to object
+        Futures that stand in the graph as values: kept alive with it, under their keys.
+    external : set of Key
+        Keys that tasks refer to and that live elsewhere: those of futures.
+    reachable : bool
+        Every task is known to be needed by an output.
+    facts : Facts, optional
+        What was found out about blocks; rewrites do not change values, so that it is handed on.
+    token : str
+        Stands for the raw graph and what was asked of it; empty if unknown.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef, DataNode
+    >>> graph = Graph({"a": DataNode("a", 1), "b": Task("b", abs, TaskRef("a"))}, ("b",))
+    >>> graph.users()["a"]
+    1
+    >>> graph.metrics()
+    Metrics(tasks=2, depth=2, max_fan_in=1, nbytes=None)
+    """
+
+    nodes: Nodes
+    outputs: tuple[Key, ...]
+    annotations: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    elementwise: frozenset[str] = frozenset()
+    fuse_text_keys: bool = True
+    held: dict[Key, Any] = field(default_factory=dict)
+    external: set[Key] = field(default_factory=set)
+    reachable: bool = False
+    facts: Facts | None = None
+    token: str = ""
+    _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
+    _called: tuple[int, dict[int, list[Task]]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def users(self) -> Mapping[Key, int]:
+        """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
+        if self._users is None or self._users[0] != len(self.nodes):
+            # Passes that change nothing hand the same graph on: it is counted once.
+            counted = Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
+            self._users = (len(self.nodes), counted)
+        return self._users[1]
+
+    def by_function(self) -> Mapping[int, Sequence[Task]]:
+        """The tasks that call each function, which are told apart by identity."""
+        if self._called is None or self._called[0] != len(self.nodes):
+            called: dict[int, list[Task]] = {}
+            for node in self.nodes.values():
+                if type(node) is Task:
+                    func = id(node.func)
+                    if func in called:
+                        called[func].append(node)
+                    else:
+                        called[func] = [node]
+            self._called = (len(self.nodes), called)
+        return self._called[1]
+
+    def calling(self, functions: Collection[int]) -> list[Task]:
+        """The tasks that call one of these functions, one function after the other.
+
+        Most passes look for functions that a graph does not have: those need no look at each task.
+        """
+        called = self.by_function()
+        return [task for func in called if func in functions for task in called[func]]
+
+    def with_nodes(self, nodes: Nodes) -> Graph:
+        """The same graph over other nodes, for passes that leave nothing unused behind."""
+        annotations = self.annotations
+        if annotations:
+            annotations = {key: value for key, value in annotations.items() if key in nodes}
+        return replace(self, nodes=nodes, annotations=annotations)
+
+    def metrics(self) -> Metrics:
+        """Size and shape, as :func:`metrics_of` measures them."""
+        return metrics_of(self.nodes, self.outputs)
+
+
+def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:
+    """The tasks that use each key.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> consumers_of({"y": Task("y", abs, TaskRef("x"))})
+    {'x': ['y']}
+    """
+    consumers: dict[Key, list[Key]] = {}
+    for key, node in nodes.items():
+        for dep in node._dependencies:
+            if dep in consumers:
+                consumers[dep].append(key)
+            else:
+                consumers[dep] = [key]
+    return consumers
+
+
+def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> Metrics:
+    """Measure a graph in one pass without recursion.
+
+    Examples
+    --------
+    >>> metrics_of({})
+    Metrics(tasks=0, depth=0, max_fan_in=0, nbytes=None)
+    """
+    widest = max((len(node.dependencies) for node in nodes.values()), default=0)
+    return Metrics(len(nodes), max(depths_of(nodes).values(), default=0), widest)
+
+
+def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
+    """For each node, how many nodes lie on the longest path down from it.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, Task, TaskRef
+    >>> depths_of({"a": DataNode("a", 1), "b": Task("b", abs, TaskRef("a"))})
+    {'a': 1, 'b': 2}
+    """
+    depth: dict[Key, int] = {}
+    depth_of, done = depth.__getitem__, depth.keys()
+    opened: set[Key] = set()  # a cycle ends here instead of looping for ever
+    for start in reversed(list(nodes)):  # graphs are written consumers first
+        stack = [start]
+        while stack:
+            key = stack.pop()
+            if key in depth:
+                continue
+            deps = nodes[key]._dependencies
+            if done >= deps:
+                depth[key] = 1 + max(map(depth_of, deps), default=0)
+                continue
+            missing = [dep for dep in deps if dep not in depth and dep in nodes]
+            if missing and key not in opened:
+                opened.add(key)
+                stack.append(key)
+                stack.extend(missing)
+            else:
+                depth[key] = 1 + max([depth[dep] for dep in deps if dep in depth], default=0)
+    return depth
+
+
+def producers_first(keys: Sequence[Key], nodes: Mapping[Key, Any]) -> Iterator[Key]:
+    """The keys in an order in which each follows those that it uses; the same in every process.
+
+    Graphs are written consumers first, so that most keys that come in the order of the graph come the
+    right way round when read backwards.
+    """
+    waiting = set(keys)
+    late = []
+    for key in reversed(keys):
+        if nodes[key]._dependencies.isdisjoint(waiting):
+            waiting.discard(key)
+            yield key
+        else:
+            late.append(key)
+    place = {key: i for i, key in enumerate(late)}
+    for start in late:
+        stack = [start]
+        opened: set[Key] = set()
+        while stack:
+            key = stack[-1]
+            before = [dep for dep in nodes[key]._dependencies if dep in waiting and dep not in opened]
+            if before and key not in opened and key in waiting:
+                opened.add(key)
+                before.sort(key=place.__getitem__)
+                stack.extend(before)
+                continue
+            stack.pop()
+            if key in waiting:
+                waiting.discard(key)
+                yield key
+
+
+def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
+    """Take out, in place, what no output needs any more.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, Task, TaskRef
+    >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
+    >>> without_users(nodes, ["z"])
+    >>> list(nodes)
+    ['z']
+    """
+    users = Counter(chain.from_iterable(map(_dependencies, nodes.values())))
+    wanted = set(outputs)
+    unused = [key for key in nodes if key not in users and key not in wanted]
+    while unused:
+        node: GraphNode = nodes.pop(unused.pop())
+        for dep in node._dependencies:
+            users[dep] -= 1
+            if not users[dep] and dep not in wanted and dep in nodes:
+                unused.append(dep)

@@ -1,0 +1,205 @@
+"""Straight-line programs: many operations in one task, without nesting and without a graph inside.
+
+A program is ``toolz.pipe(inputs, step, step, ..., result)``: each step is a dask `Task` called with the
+dict of the values that are alive, and returns the dict of those alive after it. Names of dead values
+are given out again, as registers are, so that the steps of a loop become the same few objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, TypeAlias
+
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from toolz import pipe
+
+from dask_rewrite.graph.nodes import GATHERING, NO_DEPS, NO_KWARGS, make_task
+
+#: What is compared with ``==`` when two steps are the same; all else by identity.
+_BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, BuiltinFunctionType])
+
+
+#: A value of a program and the expression that computes it, over references to earlier values.
+Step: TypeAlias = tuple[Hashable, Task]
+#: What an expression does, and to which values in which order.
+Shape: TypeAlias = tuple[Hashable, list[Any]]
+
+
+def straight_line(
+    steps: Sequence[Step], inputs: Mapping[Any, str], shapes: Iterable[Shape] = ()
+) -> tuple[Any, ...]:
+    """The functions of a program; the last step's value is its result.
+
+    Parameters
+    ----------
+    steps : sequence of (value, expression)
+        Each expression is a task over `TaskRef` of inputs and of earlier values.
+    inputs : mapping of value to str
+        The values that come in, under the names that they come with.
+    shapes : iterable of Shape
+        The shapes of the expressions, if they are known already.
+
+    Returns
+    -------
+    tuple
+        ``pipe``, then the functions that it applies to the dict of inputs.
+
+    Examples
+    --------
+    >>> import operator
+    >>> steps = [
+    ...     (("y",), operation(operator.add, (TaskRef("x"), 1))),
+    ...     (("z",), operation(operator.mul, (TaskRef(("y",)), TaskRef(("y",))))),
+    ... ]
+    >>> pipe, *functions = straight_line(steps, {"x": "x"})
+    >>> pipe({"x": 2}, *functions)
+    9
+    """
+    last_use: dict[Hashable, int] = {}
+    for position, (_, expression) in enumerate(steps):
+        for value in expression._dependencies:
+            last_use[value] = position
+    live: dict[Hashable, str] = {v: name for v, name in inputs.items() if v in last_use}
+    dying: dict[int, list[Hashable]] = {}
+    for value, position in last_use.items():
+        dying.setdefault(position, []).append(value)
+    refs: dict[str, TaskRef] = {name: TaskRef(name) for name in live.values()}
+    free: list[str] = []  # a heap, so that the same loop is given the same names
+    interned: dict[Hashable, Any] = {}
+    functions: list[Any] = []
+    final = len(steps) - 1
+    shapes = shapes or (shape_of(expression) for _, expression in steps)
+    for position, ((value, expression), (shape, used)) in enumerate(zip(steps, shapes)):
+        registers = {v: refs[live[v]] for v in expression._dependencies}
+        if position == final:
+            functions.append(renamed_references(expression, registers).__call__)
+            break
+        for dead in dying.get(position, ()):
+            name = live.pop(dead)
+            if name[0] == "v":
+                heappush(free, name)
+        if free:
+            name = heappop(free)
+        else:
+            name = f"v{len(refs)}"
+            refs[name] = TaskRef(name)
+        keep = {n: refs[n] for n in sorted(live.values())}
+        if value in last_use:
+            live[value] = name
+        else:
+            heappush(free, name)
+        same = (name, tuple(keep), shape, tuple([registers[v].key if v in registers else v for v in used]))
+        call = interned.get(same)
+        if call is None:
+            body = renamed_references(expression, registers)
+            step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
+            call = interned[same] = step.__call__  # one object a step: pickled once
+        functions.append(call)
+    return (pipe, *functions)
+
+
+def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
+    """The expression with its references replaced; expressions are shallow."""
+    if type(node) is TaskRef:
+        return names[node.key]
+    if type(node) is Task:
+        if not node._dependencies:
+            return node
+        args = tuple([renamed_references(arg, names) for arg in node.args])
+        kwargs = (
+            {k: renamed_references(v, names) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
+        )
+        deps = frozenset([names[dep].key for dep in node._dependencies])
+        return make_task(None, node.func, args, kwargs, deps)
+    if isinstance(node, GraphNode) and node.dependencies:
+        return node.substitute({dep: names[dep].key for dep in node.dependencies})
+    return node
+
+
+def shape_of(expression: Task) -> Shape:
+    """What makes two expressions the same: functions and large values by identity, small ones by value.
+
+    Examples
+    --------
+    >>> shape, used = shape_of(operation(max, (TaskRef("a"), 2)))
+    >>> used, shape == shape_of(operation(max, (TaskRef("b"), 2)))[0]
+    (['a'], True)
+    """
+    used: list[Any] = []
+    parts: list[Any] = []
+    _shape([expression], used, False, parts)
+    return tuple(parts), used
+
+
+def _shape(stack: list[Any], used: list[Any], by_items: bool, parts: list[Any]) -> None:
+    """Write down nodes in one row: each kind is followed by how much belongs to it."""
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind in _BY_VALUE:
+            parts += (kind, node)
+        elif kind is TaskRef:
+            parts.append(kind)
+            used.append(node.key)
+        elif kind is Task or isinstance(node, Task):
+            func, args, kwargs = node.func, node.args, node.kwargs
+            if id(func) in GATHERING:
+                parts += (kind, len(args), *kwargs.values())
+                stack += args
+                continue
+            parts += (kind, id(func), len(args), *kwargs)
+            if not by_items and type(func) is FunctionType and _describes_blocks(func):
+                _shape([*kwargs.values(), *args], used, True, parts)
+                continue
+            if kwargs:
+                stack += kwargs.values()
+            stack += args
+        elif kind is tuple or (by_items and kind in (list, dict)):
+            parts += (kind, len(node))
+            stack += node
+            if kind is dict:
+                stack += node.values()
+        elif kind is float:
+            parts += (kind, node.hex())
+        elif kind is slice:
+            parts.append(kind)
+            stack += (node.start, node.stop, node.step)
+        elif kind is Alias:
+            parts.append(kind)
+            used.append(node.target)
+        elif by_items and kind is set:
+            parts += (kind, frozenset(map(_item, node)))
+        else:
+            parts += (id, id(node))
+
+
+def _item(value: Any) -> Hashable:
+    """An item of a set, which comes in no order."""
+    if type(value) in _BY_VALUE:
+        return (type(value), value)
+    shape, used = shape_of(value)
+    return (shape, *used)
+
+
+def _describes_blocks(func: FunctionType) -> bool:
+    """xarray's wrapper in ``map_blocks``: each block has its own copy of the same description, only read."""
+    return func.__qualname__ == "map_blocks.<locals>._wrapper" and func.__module__ == "xarray.core.parallel"
+
+
+def operation(func: Any, args: Sequence[Any], kwargs: dict[str, Any] = NO_KWARGS) -> Task:
+    """A nested task, its dependencies gathered from its arguments.
+
+    Examples
+    --------
+    >>> sorted(operation(max, (TaskRef("a"), operation(abs, (TaskRef("b"),)))).dependencies)
+    ['a', 'b']
+    """
+    deps = NO_DEPS
+    for arg in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(arg, TaskRef):
+            deps = deps | {arg.key}
+        elif isinstance(arg, GraphNode):
+            deps = deps | arg.dependencies
+    return make_task(None, func, tuple(args), kwargs, deps)

@@ -1,0 +1,1 @@
+"""In from dask, out to dask."""

@@ -1,0 +1,105 @@
+"""``optimize(*collections)``: the same collections over rewritten graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dask._expr import Expr
+from dask._task_spec import Alias
+from dask.base import is_dask_collection
+from dask.core import flatten
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
+
+from dask_rewrite.config import Options
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.hook.assemble import assemble
+from dask_rewrite.hook.parents import may_fuse_delayed
+from dask_rewrite.lowering.layer_order import as_layers
+from dask_rewrite.pipeline.run import rewrite_tasks
+
+
+def optimize_collections(collections: Sequence[Any]) -> Any:
+    """Rewrite collections together.
+
+    Parameters
+    ----------
+    collections : sequence of dask collections
+        Those over HighLevelGraphs share one rewrite; those over expressions are optimized by dask
+        first, and then each on its own.
+
+    Returns
+    -------
+    collection or tuple of collections
+        Of the same types and with the same keys; one if one was given.
+
+    Raises
+    ------
+    TypeError
+        If something is not a dask collection, or nothing was given.
+    """
+    if not collections:
+        raise TypeError("optimize() expects at least one dask collection, or a graph and its keys")
+    for value in collections:
+        if not is_dask_collection(value):
+            raise TypeError(
+                "optimize() expects dask collections (array, delayed, bag, dataframe, xarray), "
+                f"got {type(value).__name__}"
+            )
+    if not Options.current().enabled:
+        return collections[0] if len(collections) == 1 else tuple(collections)
+    plain = [c for c in collections if not _has_expression(c)]
+    graph = _rewritten(plain) if plain else None
+    results = []
+    for collection in collections:
+        if _has_expression(collection):
+            results.append(_optimize_expression(collection))
+        elif graph is None:
+            results.append(collection)
+        else:
+            rebuild, state = collection.__dask_postpersist__()
+            results.append(rebuild(graph, *state))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _has_expression(collection: Any) -> bool:
+    return not isinstance(collection, Delayed) and isinstance(getattr(collection, "expr", None), Expr)
+
+
+def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
+    """One graph with the layers of all collections, or None if it should stay as it is."""
+    raw = HighLevelGraph.merge(
+        *[as_layers(c.__dask_graph__(), f"graph-{i}") for i, c in enumerate(collections)]
+    )
+    layers: dict[str, list[Key]] = {}
+    outputs: list[Key] = []
+    for collection in collections:
+        keys = list(flatten(collection.__dask_keys__()))
+        outputs.extend(keys)
+        names = list(collection.__dask_layers__()) if hasattr(collection, "__dask_layers__") else []
+        for key in keys:
+            name = layer_name(key)
+            layers.setdefault(names[0] if names and name not in names else name, []).append(key)
+        for name in names:
+            layers.setdefault(name, [])
+    text = any(isinstance(collection, Delayed) for collection in collections)
+    fuse = not text or may_fuse_delayed()
+    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse)
+    return None if graph is None else assemble(graph, layers)
+
+
+def _optimize_expression(collection: Any) -> Any:
+    """A dataframe or another collection over expressions: dask's own rewriting, then ours."""
+    lowered = collection.expr.optimize()
+    wanted = list(flatten(collection.__dask_keys__()))
+    made = list(flatten(lowered.__dask_keys__()))
+    dsk = dict(lowered.__dask_graph__())
+    for key, target in zip(wanted, made, strict=True):
+        if key != target:
+            dsk[key] = Alias(key, target)
+    graph = rewrite_tasks(dsk, wanted)
+    tasks = dsk if graph is None else {**graph.nodes, **graph.held}
+    rebuild, state = collection.__dask_postpersist__()
+    return rebuild(tasks, *state)

@@ -1,0 +1,225 @@
+"""The hook: an optimizer that is an expression, so that it runs on the client before pickling.
+
+Dask wraps a collection in ``HLGExpr(dsk, low_level_optimizer, ...)``, optimizes that expression on the
+client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optimizer that is itself an
+`Expr` is an operand of that expression, and dask's own rewriting offers it its parent, on the client.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import toolz
+from dask._expr import Expr, HLGExpr
+from dask.array.optimization import optimize as array_optimize
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+from toolz import identity
+
+from dask_rewrite.config import Options
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
+from dask_rewrite.lowering.layer_order import as_layers
+from dask_rewrite.remarks import RewriteWarning
+
+if TYPE_CHECKING:
+    from dask_rewrite.pipeline.run import Trace
+
+
+class Optimizer(int, Expr):
+    """The object that stands under ``array_optimize``, ``delayed_optimize`` and ``bag_optimize``.
+
+    Called with collections it optimizes them; called with a graph and keys it is a classic dask
+    optimization function; offered its parent expression it rewrites that on the client.
+
+    It is a true ``int`` of value 0, since cluster launchers send the whole configuration as JSON: there
+    it arrives as ``0``, which dask reads as "do not optimize". Pickled, it becomes dask's own array
+    optimizer; nothing of this package is needed to load it.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import dask_rewrite
+    >>> x = da.arange(10, chunks=5).sum()
+    >>> y = dask_rewrite.optimize(x)
+    >>> int(y.compute())
+    45
+    """
+
+    _name = "dask-rewrite-optimizer"
+    operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
+    _determ_token = "dask-rewrite-optimizer"
+
+    def __new__(cls) -> Optimizer:
+        return int.__new__(cls, 0)
+
+    # -- faces ---------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """``optimize(*collections)``, or ``optimize(dsk, keys)`` as dask calls it.
+
+        Parameters
+        ----------
+        *args
+            One or several dask collections (array, delayed, bag, dataframe, xarray objects), or a graph
+            and the keys that are wanted of it.
+
+        Returns
+        -------
+        collection, tuple of collections, or HighLevelGraph
+            As many collections as were given, of the same types and with the same keys.
+
+        Raises
+        ------
+        TypeError
+            If an argument is neither.
+        """
+        if "keys" in kwargs or (len(args) == 2 and _is_graph(args[0])):
+            dsk = args[0] if args else kwargs.pop("dsk")
+            wanted = args[1] if len(args) > 1 else kwargs.pop("keys")
+            return self._optimize_graph(dsk, wanted, **kwargs)
+        from dask_rewrite.hook.collections import optimize_collections
+
+        if kwargs:
+            raise TypeError(f"optimize() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        return optimize_collections(args)
+
+    def _optimize_graph(self, dsk: Any, keys: Any, fuse_keys: Any = (), **kwargs: Any) -> Any:
+        if not Options.current().enabled:
+            return array_optimize(dsk, keys)
+        flat = list(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+        outputs = [*flat, *fuse_keys]  # what dask calls the keys that must not be fused away
+        from dask_rewrite.hook.assemble import assemble
+        from dask_rewrite.pipeline.run import rewrite_tasks
+
+        hlg = as_layers(dsk)
+        fuse = may_fuse_delayed() or not any(type(key) is str for key in flat)
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse)
+        if graph is None:  # too large, or something failed and was reported
+            return array_optimize(dsk, keys)
+        return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
+
+    def _tune_up(self, parent: Expr) -> Expr | None:
+        """Called by dask on the client with the expression that this is an operand of."""
+        if not isinstance(parent, HLGExpr) or not Options.current().enabled:
+            return None
+        return self._rewritten(parent)
+
+    def _rewritten(self, parent: HLGExpr, trace: Trace | None = None) -> HLGExpr:
+        """The expression over the rewritten graph; as it is without this package if that is too large."""
+        # All that rewrites is imported with the first graph, so that importing the package costs little.
+        from dask_rewrite.hook.assemble import assemble
+        from dask_rewrite.pipeline.run import rewrite_tasks
+
+        hlg, keys = program_of(parent)
+        fuse = may_fuse_delayed() or not asks_for_delayed(parent)
+        graph = rewrite_tasks(hlg, list(dict.fromkeys(flatten(keys))), fuse_text_keys=fuse, trace=trace)
+        return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
+
+    # -- behaviour as a value ------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash(array_optimize)
+
+    def __eq__(self, other: object) -> bool:
+        # Dask groups collections by optimizer and returns results in the order of the groups:
+        # a collection that names dask's own function must come into the same group as ours.
+        return other is self or other is array_optimize
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __copy__(self) -> Optimizer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Optimizer:
+        return self
+
+    def __reduce__(self) -> Any:
+        return identity, (array_optimize,)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __dask_tokenize__(self) -> str:
+        return self._name
+
+    def __repr__(self) -> str:
+        return "<dask_rewrite optimizer>"
+
+    __str__ = __repr__
+
+    def _operands_for_repr(self) -> list[str]:
+        return []
+
+    def dependencies(self) -> list[Expr]:
+        return []
+
+    def _layer(self) -> dict[Any, Any]:
+        return {}
+
+    __dask_graph__ = _layer
+
+
+class Recorder(Optimizer):
+    """The optimizer, writing down what it does with the graphs that it is offered.
+
+    Attributes
+    ----------
+    trace : Trace or None
+        What became of the first graph; None if it was not asked, as for dataframes.
+    raw : HighLevelGraph or None
+        That graph as it came.
+    """
+
+    def __init__(self, nbytes: bool = False) -> None:
+        self.nbytes = nbytes
+        self.trace: Trace | None = None
+        self.raw: HighLevelGraph | None = None
+
+    def __new__(cls, nbytes: bool = False) -> Recorder:
+        return int.__new__(cls, 0)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # an expression's own looks for operands
+
+    def _tune_up(self, parent: Expr) -> Expr | None:
+        from dask_rewrite.pipeline.run import Trace
+
+        if not isinstance(parent, HLGExpr):
+            return None
+        self.trace = Trace(nbytes=self.nbytes)
+        self.raw, _ = program_of(parent)
+        return self._rewritten(parent, self.trace)
+
+
+def _layer_of(hlg: HighLevelGraph, key: Any) -> Any:
+    name = layer_name(key)
+    if name in hlg.layers:
+        return name
+    return next((n for n, layer in hlg.layers.items() if layer.is_materialized() and key in layer), name)
+
+
+def _is_graph(value: Any) -> bool:
+    return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")
+
+
+def check_hook() -> bool:
+    """Whether this dask offers an optimizer its parent; warns once if it does not."""
+    if hasattr(Expr, "rewrite") and hasattr(Expr, "_tune_up"):
+        return True
+    warnings.warn(
+        "dask_rewrite: this version of dask does not ask optimizers on the client; rewriting happens later",
+        RewriteWarning,
+        stacklevel=3,
+    )
+    return False
+
+
+optimize = Optimizer()

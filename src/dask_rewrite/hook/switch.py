@@ -1,0 +1,101 @@
+"""Switching the optimizer on and off for all of dask."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import Any, cast
+
+import dask.config
+
+from dask_rewrite.hook.optimizer import check_hook, optimize
+from dask_rewrite.remarks import RewriteWarning
+
+#: What dask asks for an optimizer, by kind of collection.
+CONFIG_KEYS = ("array_optimize", "delayed_optimize", "bag_optimize")
+
+
+class enable:
+    """Switch the optimizer on for arrays, delayed objects and bags, and all that is built on them.
+
+    An optimizer that somebody set already is left in its place, with a warning. The setting survives
+    ``dask.config.refresh()``. Used with ``with``, it ends with the block.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import dask_rewrite
+    >>> with dask_rewrite.enable():
+    ...     int(da.arange(5, chunks=2).sum().compute())
+    10
+    """
+
+    def __init__(self) -> None:
+        check_hook()
+        self._set: list[str] = []
+        self._switch_on()
+        _warn_about_query_planning()
+
+    def _switch_on(self) -> None:
+        for key in CONFIG_KEYS:
+            current = dask.config.get(key, None)
+            if current is optimize:
+                continue
+            if key in dask.config.config:
+                warnings.warn(
+                    f"dask_rewrite: {key} is already set to {current!r} and stays so; "
+                    f"set {key} to dask_rewrite.optimize to replace it",
+                    RewriteWarning,
+                    stacklevel=3,
+                )
+            elif key not in self._set:
+                self._set.append(key)
+        wanted = [key for key in self._set if dask.config.get(key, None) is not optimize]
+        if wanted:
+            dask.config.update_defaults(dict.fromkeys(wanted, optimize))
+
+    def __enter__(self) -> enable:
+        self._switch_on()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _remove(self._set)
+
+    def __repr__(self) -> str:
+        return f"<dask_rewrite enabled for {', '.join(self._set) or 'nothing new'}>"
+
+
+def disable() -> None:
+    """Switch the optimizer off again; other optimizers stay.
+
+    Examples
+    --------
+    >>> import dask_rewrite
+    >>> _ = dask_rewrite.enable()
+    >>> dask_rewrite.disable()
+    """
+    _remove(CONFIG_KEYS)
+
+
+def _remove(keys: Any) -> None:
+    for key in keys:
+        if dask.config.get(key, None) is optimize:
+            with dask.config.config_lock:
+                dask.config.config.pop(key, None)
+        for defaults in cast(list[dict[str, Any]], list(dask.config.defaults)):
+            if defaults.get(key) is optimize:
+                del defaults[key]
+                if not defaults:
+                    dask.config.defaults.remove(defaults)
+
+
+def _warn_about_query_planning() -> None:
+    if dask.config.get("array.query-planning", None):
+        warnings.warn(
+            "dask_rewrite: array.query-planning is on; dask does not ask for an optimizer then, so arrays "
+            "are not rewritten",
+            RewriteWarning,
+            stacklevel=3,
+        )

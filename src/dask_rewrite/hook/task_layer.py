@@ -1,0 +1,44 @@
+"""Layers of task nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Set
+from typing import Any
+
+from dask._task_spec import Task, TaskRef
+from dask.base import clone_key
+from dask.graph_manipulation import chunks
+from dask.highlevelgraph import MaterializedLayer
+from dask.typing import Key
+from toolz import identity
+
+from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.program import operation
+
+
+class TaskLayer(MaterializedLayer):
+    """A layer of task nodes that can be cloned and bound; dask's own knows tuples only.
+
+    Pickled it becomes dask's own layer.
+    """
+
+    def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
+        """The layer under new keys; tasks without dependencies among ``keys`` wait for ``bind_to``."""
+        made: dict[Key, Any] = {}
+        bound = False
+        for key, node in self.mapping.items():
+            if key not in keys:
+                made[key] = node
+                continue
+            key = clone_key(key, seed)
+            subs = {dep: clone_key(dep, seed) for dep in node.dependencies if dep in keys}
+            if subs or bind_to is None:
+                made[key] = renamed(node.substitute(subs), key)
+            else:
+                inner = node if isinstance(node, Task) else operation(identity, (node,))
+                made[key] = Task(key, chunks.bind, inner, TaskRef(bind_to), _data_producer=node.data_producer)
+                bound = True
+        return TaskLayer(made, annotations=self.annotations), bound
+
+    def __reduce__(self) -> Any:
+        return MaterializedLayer, (dict(self.mapping), self.annotations)

@@ -1,0 +1,198 @@
+"""Which Blockwise layers become one task per block: clusters, grown from consumers to producers.
+
+A layer joins the cluster of its consumers when *all* its uses lie in that cluster under one and the
+same map from output block to its block, and no two output blocks share a block of it: then nothing
+is computed twice, whatever the shape of the graph between them. Transposed views are free, and may be.
+Each layer is looked at once, so the cost is linear in layers and arguments. Fan-in and loads are bounded,
+the number of layers is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dask_rewrite.graph.annotations import merged
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.lowering.blockwise import Coords, Plan
+
+#: Map from the blocks of the cluster's root to the blocks of a member: positions, or -1 for block zero.
+BlockMap: TypeAlias = tuple[int, ...]
+
+
+class Cluster:
+    """Layers that are computed by one task per block of the first of them, the root.
+
+    Attributes
+    ----------
+    root : str
+        The layer whose blocks the tasks produce.
+    members : dict of str to BlockMap
+        All layers, consumers before producers, each with its map from the root's blocks.
+    inputs : dict
+        What comes from outside, by (layer, map), with the number of blocks that it stands for.
+    loads : int
+        Members without inputs of their own.
+    """
+
+    __slots__ = ("annotations", "inputs", "loads", "members", "root")
+
+    def __init__(self, plan: Plan, annotations: dict[str, Any] | None) -> None:
+        self.root = plan.name
+        self.members: dict[str, BlockMap] = {}
+        self.inputs: dict[tuple[str, BlockMap], int] = {}
+        self.loads = 0
+        self.annotations = annotations
+
+
+class _Uses:
+    """Where a layer is used by Blockwise layers: one cluster and map, or ``conflict``."""
+
+    __slots__ = ("cluster", "conflict", "map")
+
+    def __init__(self) -> None:
+        self.cluster: Cluster | None = None
+        self.map: BlockMap = ()
+        self.conflict = False
+
+    def add(self, cluster: Cluster, block_map: BlockMap | None) -> None:
+        if block_map is None:
+            self.conflict = True
+        elif self.cluster is None:
+            self.cluster, self.map = cluster, block_map
+        elif self.cluster is not cluster or self.map != block_map:
+            self.conflict = True
+
+
+def find_clusters(
+    order: Sequence[str],
+    plans: Mapping[str, Plan],
+    dependents: Mapping[str, Collection[str]],
+    keep: Collection[str],
+    *,
+    max_inputs: int,
+    max_loads: int,
+    annotated: bool,
+    fuse: bool = True,
+    skip: Collection[str] = (),
+    refused: set[str] | None = None,
+) -> dict[str, Cluster]:
+    """Group the Blockwise layers of ``order`` (consumers first); returns cluster by root name.
+
+    Parameters
+    ----------
+    order : sequence of str
+        All layers, consumers before producers.
+    plans : mapping
+        The Blockwise ones among them.
+    dependents : mapping
+        Layers that use each layer.
+    keep : collection of str
+        Layers with output keys: these stay roots.
+    max_inputs : int
+        A layer does not join if the task would then depend on more blocks than this, unless
+        joining adds none.
+    max_loads : int
+        At most so many members that create or read data, so that fusion does not serialize I/O.
+    annotated : bool
+        Whether annotations count; layers with different ones are kept apart.
+    fuse : bool
+        If false, every layer is a cluster of its own.
+    skip : collection of str
+        Layers that are not needed.
+    refused : set of str, optional
+        Is filled with the layers that stayed apart because of a bound.
+    """
+    clusters: dict[str, Cluster] = {}
+    uses: dict[str, _Uses] = {}
+    for name in order:
+        plan = plans.get(name)
+        if plan is None or name in skip:
+            continue
+        annotations = plan.annotations if annotated else None
+        use = uses.get(name)
+        cluster = None
+        if fuse and use is not None and use.cluster is not None and not use.conflict:
+            if (
+                plan.fusable
+                and name not in keep
+                and (together := merged(annotations, use.cluster.annotations)) is not None
+                and all(user in plans for user in dependents[name])
+                and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))
+            ):
+                if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
+                    cluster = use.cluster
+                    cluster.annotations = together or None
+                elif refused is not None:
+                    refused.add(name)
+        if cluster is None:
+            cluster = clusters[name] = Cluster(plan, annotations)
+            block_map: BlockMap = tuple(range(len(plan.numblocks)))
+        else:
+            assert use is not None
+            block_map = use.map
+        _add(cluster, plan, block_map, uses)
+    return clusters
+
+
+#: Why a layer did not join.
+REFUSAL = "the task would wait for more blocks than max-inputs, or load more than max-loads"
+
+
+def compose(outer: BlockMap, inner: Sequence[Any]) -> BlockMap:
+    """Map of root blocks to argument blocks, through a member's own map.
+
+    Examples
+    --------
+    >>> compose((1, 0), (0, -1))
+    (1, -1)
+    """
+    return tuple([-1 if p == -1 else outer[p] for p in inner])
+
+
+def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Uses]) -> None:
+    cluster.members[plan.name] = block_map
+    cluster.inputs.pop((plan.name, block_map), None)
+    if plan.is_load:
+        cluster.loads += 1
+    fusable = plan.fusable
+    for arg in plan.args.values():
+        if arg.kind == "block":
+            composed = compose(block_map, arg.coord_map)
+            cluster.inputs[arg.value, composed] = 1
+            uses.setdefault(arg.value, _Uses()).add(cluster, composed if fusable else None)
+        elif arg.kind == "blocks":
+            count = 1
+            for where in arg.coord_map:
+                count *= len(where) if isinstance(where, list) else 1
+            cluster.inputs[arg.value, (count,)] = count
+            uses.setdefault(arg.value, _Uses()).conflict = True
+        elif arg.kind == "node":
+            for key in arg.value.dependencies if hasattr(arg.value, "dependencies") else (arg.value.key,):
+                uses.setdefault(layer_name(key), _Uses()).conflict = True
+    for key in plan.others:
+        uses.setdefault(layer_name(key), _Uses()).conflict = True
+
+
+def _injective(block_map: BlockMap, numblocks: Coords) -> bool:
+    return all(count <= 1 or axis in block_map for axis, count in enumerate(numblocks))
+
+
+def _only_looks(plan: Plan) -> bool:
+    """A transposed view costs nothing to make again, and a worker would keep it as if it were a copy."""
+    return plan.task.func is np.transpose and plan.simple and not plan.is_load
+
+
+def _fits(cluster: Cluster, plan: Plan, block_map: BlockMap, max_inputs: int, max_loads: int) -> bool:
+    if plan.is_load:
+        return cluster.loads < max_loads
+    added = 0
+    for arg in plan.args.values():
+        if arg.kind == "block":
+            composed = compose(block_map, arg.coord_map)
+            added += (arg.value, composed) not in cluster.inputs
+        elif arg.kind == "blocks":
+            return False  # a contraction stays the producer of its own tasks
+    return added <= 1 or len(cluster.inputs) - 1 + added <= max_inputs

@@ -1,0 +1,268 @@
+"""From layers to tasks: one demand-driven traversal from the output keys.
+
+Handing out a reference is what demands a task, so nothing is made that no output needs. Layers are
+visited consumers first: when a Blockwise cluster comes up, all that will be asked of it is known, and
+its tasks are made column by column. All other layers lie in one flat dict, since a key's name does
+not tell its layer, and are converted key by key from a queue. Aliases are followed when the reference
+is handed out. Wrong layer dependencies cost work, never a wrong graph: any block can still be made
+when it is asked for late.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain, islice
+from operator import length_hint
+from time import perf_counter
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
+
+from dask_rewrite.graph.annotations import Annotations, evaluate
+from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.lowering.blockwise import Coords
+from dask_rewrite.lowering.columns import Columns
+from dask_rewrite.lowering.convert import TooDeep
+from dask_rewrite.lowering.fold_chains import fold_chains
+from dask_rewrite.lowering.fused_tasks import Recipe
+from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
+from dask_rewrite.lowering.key_names import mark_layers
+from dask_rewrite.lowering.layer_order import layer_order
+from dask_rewrite.lowering.references import References, keeps_name
+from dask_rewrite.lowering.unnest import unnest
+from dask_rewrite.remarks import Remarks
+
+#: Tasks that are made before time and number are looked at again.
+_BATCH = 1024
+
+
+class OverBudget(Exception):
+    """Lowering would make more tasks, or take more time, than the options allow."""
+
+
+class Lowering:
+    """One lowering of one graph; :meth:`run` does it.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph
+        The raw graph.
+    outputs : sequence of Key
+        Flat and unique keys that must be there at the end.
+    remarks : Remarks
+        Collects what was done.
+    fuse : bool
+        Whether Blockwise layers are fused.
+    fold : bool
+        Whether long chains of one operation become folds; see :mod:`dask_rewrite.lowering.fold_chains`.
+    max_inputs, max_loads : int
+        Bounds for fusion; see :func:`dask_rewrite.lowering.fusion.find_clusters`.
+    annotated : bool
+        Whether annotations are kept.
+    max_tasks : int
+        Raise `OverBudget` beyond so many tasks.
+    max_seconds : float
+        Raise `OverBudget` after so long.
+    salt : str
+        Goes into the names of inner tasks, so that other options give other names.
+    """
+
+    def __init__(
+        self,
+        hlg: HighLevelGraph,
+        outputs: Sequence[Key],
+        remarks: Remarks,
+        *,
+        fuse: bool = True,
+        fold: bool = True,
+        max_inputs: int = 16,
+        max_loads: int = 8,
+        annotated: bool = True,
+        max_tasks: int = 2**62,
+        max_seconds: float = float("inf"),
+        salt: str = "",
+    ) -> None:
+        self.references = References(hlg, outputs, annotated)
+        self.columns = Columns(self.references)
+        self.remarks = remarks
+        self.fuse, self.fold = fuse, fold
+        self.max_inputs, self.max_loads = max_inputs, max_loads
+        self.max_tasks = max_tasks
+        self.deadline = perf_counter() + max_seconds
+        self.salt = salt
+        self.nodes: Nodes = {}
+        self.annotations: dict[Key, dict[str, Any]] = {}
+        self.held: dict[Key, Any] = {}  # futures that stand in the graph as values
+        self.twice = False  # a block was made from its layer and from another's copy of it
+
+    def run(self) -> Graph:
+        """Lower the graph.
+
+        Returns
+        -------
+        Graph
+            With resolved aliases, fused Blockwise clusters, and only what the outputs need.
+
+        Raises
+        ------
+        OverBudget
+            If it gets too large or takes too long.
+        """
+        refs = self.references
+        order, users = layer_order(refs.hlg, refs.outputs)
+        refs.read_layers(order)
+        refs.token, refs.names = mark_layers(refs, order, users, self.salt)
+        clusters = self._clusters(order, users)
+        fused = sum(len(c.members) - 1 for c in clusters.values())
+        if fused:
+            self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)
+        for key in refs.outputs:
+            refs.demand(key)
+        self._drain()
+        for name in order:
+            if name in clusters:
+                self._make(clusters[name], list(refs.blocks[name]))
+            elif name in refs.asked:
+                refs.open(name)
+            self._drain()
+        self._make_late_blocks()
+        self._settle_outputs()
+        return Graph(
+            self.nodes,
+            tuple(refs.outputs),
+            self.annotations,
+            frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
+            held=self.held,
+            external={*refs.external, *self.held},
+            reachable=not self.twice,
+            token=refs.token,
+        )
+
+    def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:
+        refs = self.references
+        refused: set[str] = set()
+        find = partial(
+            find_clusters,
+            order,
+            refs.plans,
+            users,
+            refs.output_names,
+            max_inputs=self.max_inputs,
+            max_loads=self.max_loads,
+            annotated=refs.annotated,
+            fuse=self.fuse,
+        )
+        clusters = find(refused=refused)
+        if self.fold and refused:
+            names = [name for name in order if name in refused]
+            dropped = fold_chains(names, refs.plans, users, refs.output_names, self.remarks)
+            if dropped:
+                refused.clear()
+                clusters = find(refused=refused, skip=dropped)
+        for name in order:
+            if name in refused:
+                self.remarks.missed("fuse-blockwise", name, REFUSAL)
+        return clusters
+
+    def _drain(self) -> None:
+        """Convert what was asked for, in the order of asking: consumers before their producers."""
+        refs, nodes = self.references, self.nodes
+        queue, annotations = refs.queue, refs.flat_annotations
+        convert = self.columns.converter.node
+        before, elsewhere = len(nodes), 0
+        waiting = iter(queue)  # which grows while it is worked off
+        while length_hint(waiting):
+            for key, new, value in islice(waiting, _BATCH):
+                if type(value) is not Task and type(value) is not TaskRef and isinstance(value, TaskRef):
+                    self.held[new] = value  # a future
+                    elsewhere += 1
+                    continue
+                try:
+                    node = convert(value, new)
+                except TooDeep:
+                    node = unnest(value, new, refs)
+                    self.remarks.applied("unnest", key, "nested deeper than the limit")
+                if type(node) is Alias and node.target == new:
+                    elsewhere += 1
+                else:
+                    nodes[new] = node
+                if annotations and key in annotations:
+                    self._annotate(new, key, annotations[key])
+            self._check_budget()
+        if len(nodes) != before + len(queue) - elsewhere:
+            self.twice = True
+        queue.clear()
+
+    def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
+        if isinstance(self.nodes.get(new), DataNode):  # callables expect the keys of blocks
+            annotations = {name: value for name, value in annotations.items() if not callable(value)}
+        if found := evaluate(annotations, original):
+            self.annotations[new] = found
+
+    def _check_budget(self, more: int = 0) -> None:
+        if len(self.nodes) + more > self.max_tasks:
+            raise OverBudget(f"more than {self.max_tasks:,} tasks (rewrite.lower-limit)")
+        if perf_counter() > self.deadline:
+            raise OverBudget("lowering took longer than rewrite.lower-seconds")
+
+    def _make_late_blocks(self) -> None:
+        """Blocks that were asked for after their turn, or of layers fused away."""
+        refs = self.references
+        again = True
+        while again:
+            again = False
+            for name, table in refs.blocks.items():
+                late = [c for c, ref in table.items() if ref.key not in self.nodes]
+                if late:
+                    plan = refs.plans[name]
+                    cluster = Cluster(plan, plan.annotations if refs.annotated else None)
+                    cluster.members[name] = tuple(range(len(plan.numblocks)))
+                    self._make(cluster, late)
+                    again = True
+            for name in list(refs.asked):
+                refs.open(name)
+                again = True
+            self._drain()
+
+    def _settle_outputs(self) -> None:
+        """An output that only names another task takes that task over, if nobody else uses it."""
+        nodes = self.nodes
+        found = [(key, nodes.get(key)) for key in self.references.outputs]
+        aliases = [(key, node.target) for key, node in found if type(node) is Alias]
+        if not aliases:
+            return
+        users = Counter(chain.from_iterable(node._dependencies for node in nodes.values()))
+        for key, target in aliases:
+            node = nodes.get(target)
+            if (
+                node is None
+                or users[target] != 1
+                or target in self.references.output_keys
+                or keeps_name(node)
+            ):
+                continue
+            nodes[key] = renamed(node, key)
+            del nodes[target]
+            if target in self.annotations:
+                self.annotations[key] = self.annotations.pop(target)
+
+    def _make(self, cluster: Cluster, wanted: list[Coords]) -> None:
+        """The tasks for the wanted blocks of a cluster's root."""
+        if not wanted:
+            return
+        self._check_budget(len(wanted))
+        name = cluster.root
+        table = self.references.blocks[name]
+        recipe = Recipe(cluster, self.references.plans)
+        columns = [self.columns.column(arg, wanted) for arg in recipe.inputs]
+        keys = [table[coords].key for coords in wanted]
+        self.twice = self.twice or not self.nodes.keys().isdisjoint(keys)
+        self.nodes.update(zip(keys, recipe.tasks(keys, columns)))
+        if cluster.annotations:
+            for coords, key in zip(wanted, keys):
+                self._annotate(key, (name, *coords), cluster.annotations)

@@ -1,0 +1,78 @@
+"""Blocks of an overlap layer one by one, instead of the whole layer at once."""
+
+from __future__ import annotations
+
+import operator
+from itertools import product
+from typing import Any, TypeGuard
+
+from dask._task_spec import TaskRef
+from dask.array.core import concatenate_shaped
+from dask.highlevelgraph import Layer
+from dask.layers import ArrayOverlapLayer
+from dask.typing import Key
+
+from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task
+
+_FULL = slice(None, None, None)
+#: Along one axis: the number that dask's key holds, the block it comes from, and its part.
+_Neighbour = tuple[float, int, slice]
+
+
+class OverlapBlocks:
+    """What `dask.layers.ArrayOverlapLayer` would make, for one output block at a time.
+
+    Parameters
+    ----------
+    layer : ArrayOverlapLayer
+        The layer; its names are kept.
+    """
+
+    __slots__ = ("annotations", "axes", "getitem", "overlap", "source")
+
+    def __init__(self, layer: ArrayOverlapLayer) -> None:
+        self.annotations = layer.annotations
+        self.source: str = layer.name
+        self.getitem = f"getitem-{layer.token}"
+        self.overlap = f"overlap-{layer.token}"
+        self.axes: list[list[list[_Neighbour]]] = [
+            [_neighbours(i, len(chunks), layer.axes.get(axis, 0)) for i in range(len(chunks))]
+            for axis, chunks in enumerate(layer.chunks)
+        ]
+
+    @staticmethod
+    def fits(layer: Layer) -> TypeGuard[ArrayOverlapLayer]:
+        """Whether this is such a layer and not yet materialized."""
+        return type(layer) is ArrayOverlapLayer and not layer.is_materialized()
+
+    def values(self, key: tuple[Any, ...]) -> dict[Key, Any]:
+        """The tasks for one output block: a concatenation of its neighbours' edges."""
+        around = [axis[i] for axis, i in zip(self.axes, key[1:])]
+        made: dict[Any, Any] = {}
+        parts: list[TaskRef] = []
+        for neighbours in product(*around):
+            part = (self.getitem, *[where for where, _, _ in neighbours])
+            source = (self.source, *[i for _, i, _ in neighbours])
+            index = tuple([edge for _, _, edge in neighbours])
+            if all(edge is _FULL for edge in index):
+                parts.append(TaskRef(source))
+                continue
+            args = (TaskRef(source), index)
+            made[part] = make_task(part, operator.getitem, args, NO_KWARGS, frozenset((source,)))
+            parts.append(TaskRef(part))
+        deps = frozenset([ref.key for ref in parts])
+        listed = cast_to(list, None, tuple(parts), deps)
+        shape = tuple([len(neighbours) for neighbours in around])
+        made[key] = make_task(key, concatenate_shaped, (listed, shape), NO_KWARGS, deps)
+        return made
+
+
+def _neighbours(i: int, count: int, depth: Any) -> list[_Neighbour]:
+    before, after = depth if isinstance(depth, tuple) else (depth, depth)
+    found: list[_Neighbour] = []
+    if i > 0 and before:
+        found.append((i - 0.9, i - 1, slice(-before, None)))
+    found.append((i, i, _FULL))
+    if i < count - 1 and after:
+        found.append((i + 0.9, i + 1, slice(0, after)))
+    return found

@@ -1,0 +1,257 @@
+"""What stands under which key, and the references that are handed out to it.
+
+A reference follows aliases to their end and carries the new name of what it refers to. Asking for one
+demands the task: blocks of Blockwise layers are noted per layer, keys of all other layers queued.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from operator import contains
+from typing import Any
+
+from dask._task_spec import Alias, Task, TaskRef
+from dask.blockwise import Blockwise
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.typing import Key
+
+from dask_rewrite.graph.annotations import Annotations
+from dask_rewrite.graph.names import layer_name, mark
+from dask_rewrite.lowering.blockwise import Coords, Plan
+from dask_rewrite.lowering.overlap import OverlapBlocks
+
+_MISSING = object()
+#: Types of what is nothing at all, or may be the name of another task.
+_MAY_NAME = frozenset([object, Alias, TaskRef, tuple, str])
+
+
+class References:
+    """The raw graph, read once, and all references into it.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph
+        The raw graph.
+    outputs : sequence of Key
+        Keys that keep their names.
+    annotated : bool
+        Whether annotations count.
+    """
+
+    def __init__(self, hlg: HighLevelGraph, outputs: Sequence[Key], annotated: bool) -> None:
+        self.hlg = hlg
+        self.outputs = outputs
+        self.annotated = annotated
+        self.output_keys = set(outputs)
+        self.output_names = set(map(layer_name, outputs))
+        self.flat: dict[Key, Any] = {}  # all that is not Blockwise
+        self.plans: dict[str, Plan] = {}
+        self.lazy: dict[str, Any] = {}  # other layers that are not materialized
+        self.blocks: dict[str, dict[Coords, TaskRef]] = {}  # references handed out, per Blockwise layer
+        self.asked: dict[str, list[Key]] = {}  # keys asked of lazy layers
+        self.refs: dict[Any, TaskRef] = {}
+        self.queue: list[tuple[Key, Key, Any]] = []  # to convert: original and new key, and value
+        self.flat_annotations: dict[Key, Annotations] = {}
+        self.external: set[Key] = set()  # keys of futures
+        self.names: dict[Any, str] = {}
+        self.token = ""
+        self._rest_read = False
+        self._shuffling = "distributed.shuffle" in sys.modules
+
+    def read_layers(self, order: Iterable[str]) -> None:
+        """Read the layers that the outputs need."""
+        for name in order:
+            self._read_layer(name, self.hlg.layers[name])
+
+    def _read_layer(self, name: str, layer: Layer) -> None:
+        if type(layer) is Blockwise:
+            self.plans[layer.output] = Plan(layer)
+            self.blocks[layer.output] = {}
+            return
+        mapping: Any
+        if isinstance(layer, MaterializedLayer):
+            mapping = layer.mapping
+        elif OverlapBlocks.fits(layer):
+            self.lazy[name] = OverlapBlocks(layer)
+            return
+        elif layer.is_materialized():
+            mapping = dict(layer)
+        else:
+            self.lazy[name] = layer
+            return
+        self.flat.update(mapping)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))
+
+    # -- references ----------------------------------------------------------------------------
+
+    def find(self, key: Any) -> TaskRef | None:
+        """The reference to a key, or None if nothing in the graph has it.
+
+        Raises
+        ------
+        TypeError
+            If the value cannot be hashed, and so is no key.
+        """
+        ref = self.refs.get(key)
+        if ref is not None:
+            return ref
+        if type(key) is tuple and key:
+            name = key[0]
+            table = self.blocks.get(name)
+            if table is not None:
+                coords = key[1:]
+                ref = table.get(coords)
+                if ref is None and self._is_block(name, coords):
+                    ref = self.block(name, coords, table)
+                return ref
+            if name in self.lazy:
+                return self.ref(key)
+        return self.ref(key) if key in self.flat else None
+
+    def knows(self, key: Any) -> bool:
+        """Whether something in the graph has this key; asks for nothing."""
+        if key in self.flat:
+            return True
+        if type(key) is not tuple or not key:
+            return False
+        name = key[0]
+        return self._is_block(name, key[1:]) if name in self.blocks else name in self.lazy
+
+    def _is_block(self, name: str, coords: tuple[Any, ...]) -> bool:
+        numblocks = self.plans[name].numblocks
+        if len(coords) != len(numblocks):
+            return False
+        # What equals a number is one: 0.0 and numpy's integers too.
+        return all(map(contains, map(range, numblocks), coords))
+
+    def ref(self, key: Key) -> TaskRef:
+        """The reference to a key, aliases followed; asking for it demands the task."""
+        return self.refs.get(key) or self.new_ref(key)
+
+    def new_ref(self, key: Key) -> TaskRef:
+        """The reference to a key that nothing asked for before."""
+        value = self.flat.get(key, _MISSING)
+        if type(value) not in _MAY_NAME:
+            return self._flat_ref(key, value)
+        flat, refs = self.flat, self.refs
+        path: list[Key] = []  # chains of aliases can be long
+        for _ in range(len(flat) + 1):
+            if value is _MISSING:
+                ref = self._block_ref(key)
+                break
+            target = value.target if type(value) is Alias else _name_in(value)
+            try:
+                below = flat.get(target, _MISSING)
+                if below is value or (below is _MISSING and not self.knows(target)):
+                    target = None  # itself, or nothing
+            except TypeError:  # not hashable, and so no key
+                target = None
+            if target is None:
+                ref = self._flat_ref(key, value)
+                break
+            path.append(key)
+            key, value = target, below
+            if (known := refs.get(key)) is not None:
+                ref = known
+                break
+        else:  # they go round in a circle
+            ref = self._flat_ref(key, value)
+        for alias in path:
+            refs[alias] = ref
+        return ref
+
+    def _flat_ref(self, key: Key, value: Any) -> TaskRef:
+        if type(key) is not tuple:
+            new: Any = self.names.get(key, key)
+        elif not key or (key[0] in self.output_names and key in self.output_keys):
+            new = key
+        else:
+            new = (self.names.get(key[0]) or self._marked(key[0], value), *key[1:])
+        ref = self.refs[key] = TaskRef(new)
+        self.queue.append((key, new, value))
+        return ref
+
+    def _marked(self, name: Any, value: Any = None) -> Any:
+        """The new name of blocks, decided when the first of them is met."""
+        plain = type(name) is not str or (self._shuffling and keeps_name(value))
+        new = self.names[name] = name if plain else mark(name, self.token)
+        return new
+
+    def _block_ref(self, key: Key) -> TaskRef:
+        if type(key) is tuple and key:
+            parts: Any = key
+            name = parts[0]
+            table = self.blocks.get(name)
+            if table is not None:
+                return self.block(name, parts[1:], table)
+            if name in self.lazy:
+                return self._lazy_ref(key)
+        if not self._rest_read:  # a dependency that the layers did not declare
+            self._rest_read = True
+            for name, layer in self.hlg.layers.items():
+                if name not in self.lazy and name not in self.plans:
+                    self._read_layer(name, layer)
+            return self.ref(key)
+        self.external.add(key)  # not in the graph: a future's key
+        ref = self.refs[key] = TaskRef(key)
+        return ref
+
+    def block(self, name: str, coords: Coords, table: dict[Coords, TaskRef]) -> TaskRef:
+        """The reference to one block of a Blockwise layer."""
+        ref = table.get(coords)
+        if ref is None:
+            key: Any = (name, *coords)
+            if name not in self.output_names or key not in self.output_keys:
+                key = (self.names.get(name) or self._marked(name), *coords)
+            ref = table[coords] = TaskRef(key)
+        return ref
+
+    def _lazy_ref(self, key: tuple[Any, ...]) -> TaskRef:
+        layer = self.lazy[key[0]]
+        if isinstance(layer, OverlapBlocks):
+            made = layer.values(key)
+            self.flat.update(made)
+            if layer.annotations and self.annotated:
+                self.flat_annotations.update(dict.fromkeys(made, layer.annotations))
+            return self.ref(key)
+        self.asked.setdefault(key[0], []).append(key)
+        ref = self.refs[key] = TaskRef(key)
+        return ref
+
+    def demand(self, key: Key) -> None:
+        """Ask for an output, which is made under its own key even if it only names another."""
+        if key in self.flat:
+            self.refs[key] = TaskRef(key)
+            self.queue.append((key, key, self.flat[key]))
+        else:
+            self._block_ref(key)
+
+    def open(self, name: str) -> None:
+        """Materialize what was asked of a lazy layer."""
+        keys = self.asked.pop(name, None)
+        if not keys:
+            return
+        layer = self.lazy[name]
+        culled, _ = layer.cull(set(keys), set())
+        self.flat.update(culled)
+        if layer.annotations and self.annotated:
+            self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
+        self.queue.extend((key, key, self.flat[key]) for key in keys)
+
+
+def _name_in(value: Any) -> Any:
+    """What may be the key of another task, or None."""
+    if type(value) is tuple:
+        return value if value and (type(value[0]) is str or not callable(value[0])) else None
+    if type(value) is TaskRef:
+        return value.key
+    return value if type(value) is str else None
+
+
+def keeps_name(value: Any) -> bool:
+    """Tasks of a running shuffle are known to its workers by name."""
+    if type(value) is Task:
+        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+    return isinstance(value, Task) and value.block_fusion

@@ -1,0 +1,157 @@
+"""Products summed over a long axis: accumulated slab by slab, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dask._task_spec import Task
+from dask.typing import Key
+
+from dask_rewrite.config import Options
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.verify import is_acyclic
+from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.contract.cost_model import make_plan, plan_alone, shown
+from dask_rewrite.passes.contract.gates import gate_points, private_blocks, read_again
+from dask_rewrite.passes.contract.groups import Group, group_trees, most_bytes
+from dask_rewrite.passes.contract.rewrite import Rewrite, Work
+from dask_rewrite.passes.contract.terms import Opener, Term
+from dask_rewrite.passes.contract.trees import Tree, find_trees
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.scheduler import Machine, machine
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """``sum([a0 @ b0, a1 @ b1, ...])`` → ``... (a1 @ b1) + ((a0 @ b0) + 0)``, one slab after the other.
+
+    The blocks of ``x @ x.T`` are each used by many blocks of the result. The scheduler finishes one of
+    these after the other, and meanwhile holds nearly all of ``x``. Accumulated, all blocks of the result
+    advance together: one task per block and slab adds a product to what came before, products are never
+    kept, and gates let loads run only a few slabs ahead.
+
+    Legal where all terms are NumPy arrays of one shape and of a dtype that the sum has anyway: exactly for
+    integers, up to rounding for floating-point numbers (``reassociate``).
+
+    Parameters
+    ----------
+    min_bytes : int
+        Contractions of which dask would hold less are left alone.
+    """
+
+    name: ClassVar[str] = "contract"
+    min_bytes: int = 262_144
+    reassociate: bool = True
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        site = Site(graph)
+        found: list[Tree] = []
+        for each in find_trees(site):
+            if isinstance(each, Tree):
+                found.append(each)
+            else:
+                remarks.missed(self.name, each[0], each[1].reason)
+        if not found:
+            return graph
+        running = machine()
+        most = most_bytes(found, running.threads, site)
+        if most is not None and most < self.min_bytes:
+            remarks.missed(self.name, found[0].root, f"{shown(most)} are not worth it")
+            return graph
+        trees: list[Tree] = []
+        terms: list[list[Term]] = []
+        opener = Opener(site)
+        for tree in found:
+            opened = [opener.open(key, tree.reducer) for key in tree.leaves]
+            usable = [term for term in opened if term is not None and term.multiplies]
+            if len(usable) < len(opened):
+                remarks.missed(self.name, tree.root, "a term must stay a task of its own")
+                continue
+            trees.append(tree)
+            terms.append(usable)
+        if not trees:
+            return graph
+        return self._contracted(graph, group_trees(trees, terms, site), site, running, remarks)
+
+    def _contracted(
+        self, graph: Graph, groups: list[Group], site: Site, running: Machine, remarks: Remarks
+    ) -> Graph:
+        limit = memory_limit(running)
+        users = graph.users()
+        stop = frozenset(tree.root for group in groups for tree in group.trees)
+        alone = sum(tree.alone for group in groups for tree in group.trees)
+        work: list[Work] = []
+        for group in groups:
+            mine = alone if group.trees[0].alone else 0
+            found = self._planned(group, site, users, stop, running, limit, mine)
+            key = group.trees[0].root
+            if isinstance(found, Missed):
+                remarks.missed(self.name, key, found.reason)
+            elif remarks.allow(self.name, key):
+                work.append(found)
+        if not work:
+            return graph
+        made = _applied(graph, work, users, gated=True)
+        if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
+            remarks.missed(self.name, None, "gates would close a cycle: rewritten without")
+            made = _applied(graph, work, users, gated=False)
+        for each in work:
+            remarks.applied(self.name, each.root, str(each))
+        if remarks.check is not None:
+            remarks.check(made)
+        return made
+
+    def _planned(
+        self,
+        group: Group,
+        site: Site,
+        users: Mapping[Key, int],
+        stop: frozenset[Key],
+        running: Machine,
+        limit: int,
+        alone: int,
+    ) -> Work | Missed:
+        reason = group.check(site, self.reassociate)
+        if reason is not None:
+            return Missed(reason)
+        nodes = site.graph.nodes
+        private = private_blocks(site.graph, users, [tree.leaves for tree in group.trees], stop)
+        points = gate_points(nodes, private)
+        sizes = group.sizes(site, private, points)
+        if isinstance(sizes, Missed):
+            return sizes
+        if alone:
+            chains = plan_alone(replace(sizes, sums=alone), running)
+            if isinstance(chains, Missed):
+                return chains
+            if chains.before < self.min_bytes or not group.take_loads(site, points):
+                return Missed("no block is needed by two of these sums")
+            return Work(group, chains, {}, private, {})
+        if (before := sizes.before(running)) < self.min_bytes:
+            return Missed(f"{shown(before)} are not worth it")
+        plan = make_plan(sizes, running, limit)
+        again: dict[Key, Task] = {}
+        held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
+        if held > limit and sizes.below:  # better read twice than hold too much
+            again = read_again(site, points)
+            other = make_plan(replace(sizes, below=()), running, limit) if again else plan
+            if not isinstance(other, Missed) and other.look and other.peak < held:
+                plan = other
+            else:
+                again = {}
+        return plan if isinstance(plan, Missed) else Work(group, plan, points, private, again)
+
+
+def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:
+    rewrite = Rewrite(graph, users)
+    for each in work:
+        each.apply(rewrite, gated)
+    return rewrite.result()
+
+
+def memory_limit(running: Machine) -> int:
+    """Bytes that blocks of a contraction may hold: as configured, or half of what there is."""
+    given = Options.current().contraction["memory-limit"]
+    return (running.memory // 2 or 2**62) if given is None else given

@@ -1,0 +1,122 @@
+"""Accumulation: a sum of many terms as chains of tasks, each adding its terms to what came before."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from dask._task_spec import List, Task, TaskRef
+from dask.graph_manipulation import chunks
+from dask.typing import Key
+from toolz import identity
+
+from dask_rewrite.graph.nodes import make_task
+from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.contract.terms import Term
+from dask_rewrite.passes.contract.trees import Tree, keeps_dimensions
+
+
+def adder(dtype: np.dtype[Any], in_place: bool) -> Callable[..., Any]:
+    """What adds a term to an accumulator, called with the term first.
+
+    A product that nobody else sees takes the accumulator in, which saves a block; it must have the dtype of
+    the sum already.
+
+    Examples
+    --------
+    >>> adder(np.dtype("f8"), True).__name__
+    'iadd'
+    >>> adder(np.dtype("i8"), False)(np.int8(100), np.int8(100))
+    np.int64(200)
+    """
+    return operator.iadd if in_place else partial(np.add, dtype=dtype)
+
+
+#: Chains that are added up in one task; more are added up in a tree.
+FAN_IN = 8
+
+
+def accumulate(
+    tree: Tree,
+    root: Task,
+    terms: Sequence[Term],
+    steps: Sequence[Sequence[Sequence[int]]],
+    name: Callable[[int, int], Key],
+    in_place: bool,
+    scalar: bool,
+    wait: Callable[[int], TaskRef] | None = None,
+) -> dict[Key, Task]:
+    """The tasks of one sum: all steps of all chains, and the root.
+
+    Parameters
+    ----------
+    tree : Tree
+        The sum.
+    root : Task
+        Its last task, under whose key the result must come.
+    terms : sequence of Term
+        One for each leaf.
+    steps : nested sequences of int
+        For each chain its steps, for each step the numbers of the terms that it adds.
+    name : callable
+        From chain and step to a key.
+    in_place : bool
+        The terms are products that nobody else sees, of the dtype of the sum.
+    scalar : bool
+        The result has no axes: the root's own function decides what it is.
+    wait : callable, optional
+        From a step to the gate that the step after it waits for.
+    """
+    nodes: dict[Key, Task] = {}
+    add = adder(tree.reducer.dtype, in_place)
+    plain = adder(tree.reducer.dtype, False)
+
+    def keep(chain: int, step: int, expression: Task) -> TaskRef:
+        key = name(chain, step)
+        nodes[key] = _under(key, expression)
+        return TaskRef(key)
+
+    ends: list[Any] = []
+    for c, chain in enumerate(steps):
+        sofar: Any = None
+        for s, numbers in enumerate(chain):
+            if sofar is not None and wait is not None:
+                sofar = operation(chunks.bind, (sofar, wait(s - 1)))
+            for i, number in enumerate(numbers):
+                body = terms[number].body
+                if sofar is None:
+                    sofar = body
+                else:  # what this task makes itself comes first, so that products are made one by one
+                    sofar = operation(add, (sofar, body) if i else (body, sofar))
+            if s < len(chain) - 1 or len(steps) > 1:
+                sofar = keep(c, s, sofar)
+        ends.append(sofar)
+    level = len(steps)
+    while len(ends) > FAN_IN:
+        groups = [ends[i : i + FAN_IN] for i in range(0, len(ends), FAN_IN)]
+        ends = [
+            keep(level, i, _sum(plain, group)) if len(group) > 1 else group[0]
+            for i, group in enumerate(groups)
+        ]
+        level += 1
+    if scalar:
+        last = operation(root.func, (List(*ends),))
+    else:
+        last = _sum(plain, ends)
+        if not keeps_dimensions(root.func):
+            last = operation(np.squeeze, (last,), {"axis": tree.reducer.axis})
+    if isinstance(last, TaskRef):
+        last = operation(identity, (last,))
+    nodes[tree.root] = _under(tree.root, last, root._data_producer)
+    return nodes
+
+
+def _sum(add: Callable[..., Any], parts: Sequence[Any]) -> Any:
+    return reduce(lambda one, other: operation(add, (other, one)), parts)
+
+
+def _under(key: Key, task: Task, producer: bool = False) -> Task:
+    return make_task(key, task.func, task.args, task.kwargs, task._dependencies, producer)

@@ -1,0 +1,196 @@
+"""Sums that need the same blocks: one contraction, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import Fact, Facts
+from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.contract.cost_model import Block, Sizes
+from dask_rewrite.passes.contract.terms import Term, with_loads
+from dask_rewrite.passes.contract.trees import Tree
+
+#: Sums of these kinds of numbers are exact in any order, or up to rounding.
+_EXACT, _ROUNDED = "iu", "fc"
+_ITEM_SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}
+
+
+@dataclass(slots=True)
+class Group:
+    """Sums over equally many terms, linked by the blocks that they share.
+
+    Parameters
+    ----------
+    trees : list of Tree
+        The sums.
+    terms : list of list of Term
+        The terms of each.
+    accumulator : int
+        Bytes of the largest partial sum; filled in by `check`.
+    in_place : bool
+        A product may take the accumulator in: it has its dtype, and nobody else sees it.
+    scalar : bool
+        The sums have no axes left.
+    """
+
+    trees: list[Tree]
+    terms: list[list[Term]]
+    accumulator: int = 0
+    in_place: bool = True
+    scalar: bool = False
+
+    def check(self, site: Site, reassociate: bool) -> str | None:
+        """Why these sums may not be regrouped, or None if they may."""
+        reducer = self.trees[0].reducer
+        kind, dtype = reducer.dtype.kind, reducer.dtype
+        if dtype.itemsize not in _ITEM_SIZES.get(kind, ()) or not dtype.isnative:
+            return f"sums of {dtype} are left as they are"
+        if kind in _ROUNDED and not reassociate:
+            return "rewrite.reassociate is off"
+        looked_at: dict[Any, Fact | None] = {}
+        for terms in self.terms:
+            shape = None
+            for term in terms:
+                fact = _fact(term.body, site.facts, looked_at)
+                if fact is None or fact.scalar:
+                    return "the terms are not known to be NumPy arrays"
+                if shape is None:
+                    shape = fact.shape
+                if fact.shape != shape or any(
+                    axis >= len(shape) or shape[axis] != 1 for axis in reducer.axis
+                ):
+                    return "the terms are not of one shape"
+                if fact.dtype != dtype:
+                    if (
+                        fact.dtype.kind not in "biu"
+                        or kind not in _EXACT
+                        or not np.can_cast(fact.dtype, dtype)
+                    ):
+                        return f"terms of {fact.dtype} in sums of {dtype}"
+                    self.in_place = False
+                self.in_place = self.in_place and term.product
+                self.accumulator = max(self.accumulator, fact.size * dtype.itemsize)
+            self.scalar = self.scalar or len(shape or ()) == len(reducer.axis)
+        return None
+
+    def sizes(self, site: Site, private: Mapping[Key, int], points: Mapping[Key, Task]) -> Sizes | Missed:
+        """What the cost model needs, or which fact is missing."""
+        first: dict[Key, int] = {}
+        last: dict[Key, int] = {}
+        for terms in self.terms:
+            for number, term in enumerate(terms):
+                for dep in term.body._dependencies:
+                    if dep not in first or number < first[dep]:
+                        first[dep] = number
+                    if dep not in last or number > last[dep]:
+                        last[dep] = number
+        blocks = []
+        for key, begin in first.items():
+            if type(site.node(key)) is DataNode:
+                continue  # in memory from the beginning to the end
+            fact = site.facts.of(key)
+            if fact is None:
+                return Missed("the blocks that it needs are not known to be NumPy arrays")
+            blocks.append(Block(fact.nbytes, begin, last[key], private.get(key) == begin))
+        below = []
+        for point, node in points.items():  # what a gated task takes from others is there already
+            for dep in node._dependencies:
+                found = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
+                if found is not None and dep not in first:
+                    below.append(Block(found.nbytes, 0, last.get(point, private[point]), False))
+        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site), below)
+
+    def take_loads(self, site: Site, points: Mapping[Key, Task]) -> bool:
+        """Make the loads parts of the terms, if each is needed by one term and nobody else."""
+        nodes = site.graph.nodes
+        needed = {key for terms in self.terms for term in terms for key in term.body._dependencies}
+        loads = {key for key in needed if type(nodes.get(key)) is not DataNode}
+        root = self.trees[0].root
+        for key in loads:
+            if key not in points or not site.used_once(key) or not site.same_annotations(key, root):
+                return False
+            if any(type(nodes.get(source)) is not DataNode for source in points[key]._dependencies):
+                return False
+        if loads:
+            found = {key: points[key] for key in loads}
+            self.terms = [[with_loads(term, found) for term in terms] for terms in self.terms]
+        return True
+
+    def _kept(self, site: Site) -> bool:
+        """Somebody wants the results as they are, or one task gathers them."""
+        roots = [tree.root for tree in self.trees]
+        if roots[0] in site.graph.outputs:
+            return True
+        nodes = site.graph.nodes
+        return any(
+            2 * len(nodes[user]._dependencies.intersection(roots)) >= len(roots) > 1
+            for user in site.consumers(roots[0])
+        )
+
+
+def _fact(body: Task, facts: Facts, looked_at: dict[Any, Fact | None]) -> Fact | None:
+    """The fact of a term: the same for terms of the same functions over blocks with the same facts."""
+    like: list[Any] = [id(body.func), id(body.kwargs)]
+    for arg in body.args:
+        if type(arg) is Task and len(arg.args) == 1 and type(arg.args[0]) is TaskRef:  # a view
+            like += [id(arg.func), id(arg.kwargs)]
+            arg = arg.args[0]
+        if type(arg) is not TaskRef:
+            return facts.of_node(body)
+        like.append(facts.of(arg.key))
+    same = tuple(like)
+    if same not in looked_at:
+        looked_at[same] = facts.of_node(body)
+    return looked_at[same]
+
+
+def most_bytes(trees: Sequence[Tree], threads: int, site: Site) -> int | None:
+    """Bytes that these sums need at most, before their terms are opened; None if a fact is missing."""
+    nodes, facts = site.graph.nodes, site.facts
+    total = 0
+    for key in set().union(*[nodes[leaf]._dependencies for tree in trees for leaf in tree.leaves]):
+        if type(nodes.get(key)) is not DataNode:
+            fact = facts.of(key)
+            if fact is None:
+                return None
+            total += fact.nbytes
+    for tree in trees:
+        fact = facts.of(tree.leaves[0])
+        if fact is None:
+            return None
+        partial_sums = 1 + tree.alone * (threads + len(tree.leaves))
+        total += fact.size * tree.reducer.dtype.itemsize * partial_sums
+    return total
+
+
+def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:
+    """Group sums that share a block; sums that share none stand alone."""
+    nodes = site.graph.nodes
+    parent = list(range(len(trees)))
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    owner: dict[Any, int] = {}
+    for i, mine in enumerate(terms):
+        kind = (len(mine), trees[i].reducer)
+        for term in mine:
+            for dep in term.body._dependencies:
+                first = owner.setdefault((kind, dep), i)
+                if first != i and type(nodes.get(dep)) is Task:
+                    parent[find(i)] = find(first)
+    groups: dict[int, Group] = {}
+    for i, tree in enumerate(trees):
+        group = groups.setdefault(find(i), Group([], []))
+        group.trees.append(tree)
+        group.terms.append(terms[i])
+    return list(groups.values())

@@ -1,0 +1,208 @@
+"""Sum trees: what dask builds for a sum over blocks, found by the functions of its tasks.
+
+A reduction over many blocks is a tree of combining tasks, each over a (nested) list of results of the
+level below. There are two kinds: the sums of ``x.sum``, ``tensordot`` and ``einsum`` concatenate before
+they sum; that of ``matmul`` adds block by block.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from dask._task_spec import List, Task, TaskRef, _identity_cast
+from dask.array import chunk
+from dask.array.core import _concatenate2
+from dask.array.einsumfuncs import chunk_einsum
+from dask.array.routines import _chunk_sum, _matmul, _tensordot
+from dask.typing import Key
+from toolz import functoolz
+
+from dask_rewrite.graph.templates import opened
+from dask_rewrite.passes.base import Missed, Site
+
+_Compose: Any = functoolz.Compose
+SUMS = (np.sum, chunk.sum)
+#: Block functions of dask's products; what they return belongs to nobody else.
+PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
+
+
+class Reducer(NamedTuple):
+    """A combining function: all tasks of one tree agree in kind, dtype and axes."""
+
+    kind: Literal["sum", "chunk-sum"]
+    dtype: np.dtype[Any]
+    axis: tuple[int, ...]
+
+
+def reducer_of(func: Any) -> Reducer | None:
+    """What a combining function sums, None if it is none of dask's sums.
+
+    Examples
+    --------
+    >>> reducer_of(functools.partial(_chunk_sum, dtype=np.dtype("f8"), axis=(1,), keepdims=True))
+    Reducer(kind='chunk-sum', dtype=dtype('float64'), axis=(1,))
+    >>> reducer_of(sum)
+    """
+    kind: Literal["sum", "chunk-sum"] = "chunk-sum"
+    inner = func
+    if type(func) is _Compose:
+        first, funcs = func.first, func.funcs
+        if type(first) is not functools.partial or first.func is not _concatenate2 or len(funcs) != 1:
+            return None
+        kind, inner = "sum", funcs[0]
+    if type(inner) is not functools.partial or inner.args:
+        return None
+    if kind == "chunk-sum" and inner.func is not _chunk_sum:
+        return None
+    if kind == "sum" and inner.func not in SUMS:
+        return None
+    options = inner.keywords
+    if not options.keys() <= {"axis", "dtype", "keepdims"} or options.get("dtype") is None:
+        return None
+    axis = options.get("axis")
+    if type(axis) is not tuple or not all(type(a) is int and a >= 0 for a in axis):
+        return None
+    return Reducer(kind, np.dtype(options["dtype"]), axis)
+
+
+@dataclass(slots=True)
+class Tree:
+    """One sum: the task that gives its result, those between, and the terms in order.
+
+    Parameters
+    ----------
+    root : Key
+        The task whose result is the sum.
+    reducer : Reducer
+        How it sums.
+    inner : list of Key
+        Partial sums, which go when the tree is rewritten.
+    leaves : list of Key
+        The terms.
+    alone : bool
+        No other sum needs the blocks of its terms.
+    """
+
+    root: Key
+    reducer: Reducer
+    inner: list[Key]
+    leaves: list[Key]
+    alone: bool = False
+
+
+def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
+    """All sum trees of a graph whose terms share blocks, or the reason why one is left alone."""
+    graph = site.graph
+    called = graph.by_function()
+    reducers = {i: it for i, tasks in called.items() if (it := reducer_of(tasks[0].func)) is not None}
+    if not reducers:
+        return
+    summing = {task.key: task for task in graph.calling(reducers)}
+    below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
+    for root in [key for key in summing if key not in below]:
+        term = _first_term(root, summing, site)
+        if term is None or not makes_product(term):
+            continue
+        tree = _whole(root, reducers, summing, site)
+        if isinstance(tree, Missed):
+            yield root, tree
+        else:
+            tree.alone = not _shares_blocks(term, site)
+            yield tree
+
+
+def _first_term(root: Key, summing: dict[Key, Task], site: Site) -> Task | None:
+    key = root
+    while key in summing:
+        terms = terms_of(summing[key])
+        if not terms:
+            return None
+        key = terms[0]
+    term = site.node(key)
+    return term if type(term) is Task else None
+
+
+def _shares_blocks(term: Task, site: Site) -> bool:
+    """Whether a term needs a block that another term like it needs too; one of a plain sum does not."""
+    nodes = site.graph.nodes
+    for dep in term._dependencies:
+        if not site.used_once(dep):
+            for user in site.consumers(dep):
+                node = nodes[user]
+                if user != term.key and type(node) is Task and node.func == term.func:
+                    return True
+        below = nodes.get(dep)
+        if type(below) is Task and below.func is np.transpose:  # a view, which hides the block
+            return True
+    return False
+
+
+def makes_product(term: Task) -> bool:
+    """Whether a term is a sum over one of dask's products, or over an elementwise one of two blocks."""
+    body = opened(term) or term
+    inner = body.args[0] if body.args else None
+    if type(inner) is not Task:
+        return False
+    multiplies = (inner.func is operator.mul or inner.func is np.multiply) and len(inner._dependencies) > 1
+    return multiplies or any(inner.func is each for each in PRODUCTS)
+
+
+def _whole(root: Key, reducers: dict[int, Reducer], summing: dict[Key, Task], site: Site) -> Tree | Missed:
+    reducer = reducers[id(summing[root].func)]
+    tree = Tree(root, reducer, [], [])
+    stack = [root]
+    while stack:
+        key = stack.pop()
+        task = summing.get(key)
+        if key != root:
+            if not site.used_once(key):
+                return Missed("a term or partial sum has other users")
+            if not site.same_annotations(key, root):
+                return Missed("annotations differ")
+        found = None
+        if task is not None and reducers[id(task.func)] == reducer:
+            if key == root or keeps_dimensions(task.func):
+                found = terms_of(task)
+        if found is None:
+            tree.leaves.append(key)
+            continue
+        if key != root:
+            tree.inner.append(key)
+        stack.extend(reversed(found))
+    if len(set(tree.leaves)) < len(tree.leaves) or len(tree.leaves) < 2:
+        return Missed("its terms are not one for each slab")
+    return tree
+
+
+def keeps_dimensions(func: Any) -> bool:
+    """Whether a combining function leaves the summed axes in, with length one."""
+    inner = func.funcs[0] if type(func) is _Compose else func
+    return inner.keywords.get("keepdims") is True
+
+
+def terms_of(task: Task) -> list[Key] | None:
+    """The keys in the (nested) list that a combining task is called with."""
+    if len(task.args) != 1 or task.kwargs:
+        return None
+    found: list[Key] = []
+    stack: list[Any] = [task.args[0]]
+    while stack:
+        here = stack.pop()
+        if type(here) is TaskRef:
+            found.append(here.key)
+        elif type(here) is List or (type(here) is Task and here.func is _identity_cast and _makes_list(here)):
+            stack.extend(reversed(here.args))
+        elif type(here) is list:
+            stack.extend(reversed(here))
+        else:
+            return None
+    return found if type(task.args[0]) is not TaskRef else None
+
+
+def _makes_list(task: Task) -> bool:
+    return task.kwargs == {"typ": list}

@@ -1,0 +1,43 @@
+"""Tasks that no output needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.remarks import Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Unreachable task → nothing.
+
+    Lowering makes only what is asked for, but a rewrite can leave something behind; it would be sent
+    though nobody runs it. Always legal.
+    """
+
+    name: ClassVar[str] = "sweep"
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+        if graph.reachable:
+            return graph
+        nodes = graph.nodes
+        # Without cycles, a graph in which only outputs have no users is reachable as a whole.
+        if not nodes.keys() - graph.users().keys() - set(graph.outputs):
+            return graph
+        seen: set[Key] = set(graph.outputs)
+        stack = list(seen)
+        while stack:
+            node = nodes.get(stack.pop())
+            if node is None:
+                continue
+            new = node.dependencies - seen
+            if new:
+                seen |= new
+                stack.extend(new)
+        unused = len(nodes) - len(seen & nodes.keys())
+        remarks.applied(self.name, None, f"unreachable tasks: {unused}", unused)
+        return graph.with_nodes({key: node for key, node in nodes.items() if key in seen})

@@ -1,0 +1,273 @@
+"""What objects would cost to pickle, found out by looking at them rather than by pickling them.
+
+Arrays know their size; functions, partial functions, bound methods, containers and plain objects are
+looked into. Only what has a way of its own to be pickled is pickled, and only until it is known to be
+heavy. Users' objects can do anything when they are pickled, so as little as possible is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+
+from dask_rewrite.graph.pickling import by_reference
+from dask_rewrite.graph.plain import attributes_of, is_plain, pickled_up_to
+
+#: Values that weigh next to nothing and hold nothing.
+ATOMS: frozenset[type] = frozenset(
+    (
+        *(int, float, complex, bool, type(None), type(Ellipsis), slice, range),
+        *(TaskRef, Alias, BuiltinFunctionType, ModuleType, np.ufunc),
+        *np.sctypeDict.values(),
+        *(type(np.dtype(kind)) for kind in np.sctypeDict.values()),
+    )
+)
+
+
+class Weight(NamedTuple):
+    """What an object costs to pickle.
+
+    Parameters
+    ----------
+    light : int
+        Bytes of all its small parts together.
+    cores : tuple of object
+        Its heavy parts.
+    movable : bool
+        Whether it could be the value of a key.
+    """
+
+    light: int
+    cores: tuple[Any, ...] = ()
+    movable: bool = True
+
+
+#: What weighs nothing.
+NOTHING = Weight(0)
+
+
+class Scales:
+    """Weighs objects, each one once.
+
+    Parameters
+    ----------
+    min_bytes : int
+        What weighs at least so much is heavy.
+    max_parts : int
+        No further objects are looked into beyond so many.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> scales = Scales(min_bytes=1000)
+    >>> table = np.arange(1000)
+    >>> weight = scales.weigh(partial(print, {"table": table}, sep=""))
+    >>> weight.cores[0] is table, scales.nbytes(weight) > 8000
+    (True, True)
+    """
+
+    def __init__(self, min_bytes: int, max_parts: int = 200_000) -> None:
+        self.min_bytes = min_bytes
+        self.left = max_parts
+        self.failed: dict[str, str] = {}  # types that cannot be pickled, and what they say
+        self._known: dict[int, Weight] = {}
+        self._alive: list[Any] = []  # a new object at an old address is not the old object
+        self._cores: dict[int, int] = {}  # bytes of the heavy parts
+        self._named: dict[int, bool] = {}
+        self._codes: dict[int, tuple[int, list[Any]]] = {}
+
+    def nbytes(self, weight: Weight) -> int:
+        """Light and heavy parts together."""
+        return weight.light + sum(map(self.core_bytes, weight.cores))
+
+    def core_bytes(self, core: Any) -> int:
+        """Bytes of a heavy part."""
+        return self._cores[id(core)]
+
+    def weigh(self, value: Any) -> Weight:
+        """The weight of an object; parts that it holds several times may count several times."""
+        known = self._known
+        stack: list[tuple[Any, int, list[Any] | None]] = [(value, 0, None)]
+        opened: set[int] = set()
+        while stack:
+            here, own, parts = stack.pop()
+            at = id(here)
+            if parts is not None:
+                known[at] = self._sum(here, own, parts)
+            elif at not in known and at not in opened:
+                opened.add(at)
+                self._alive.append(here)
+                self.left -= 1
+                own, found = _LIGHT if self.left < 0 else self._parts(here)
+                if found is None:
+                    known[at] = Weight(0, movable=False)
+                elif found:
+                    stack.append((here, own, found))
+                    stack.extend((part, 0, None) for part in found)
+                else:
+                    known[at] = self._sum(here, own, ())
+        return known.get(id(value), NOTHING)
+
+    def _sum(self, here: Any, own: int, parts: Iterable[Any]) -> Weight:
+        light, movable = own, True
+        cores: dict[int, Any] = {}
+        for part in parts:
+            weight = self._known.get(id(part))
+            if weight is not None:  # else it holds itself
+                light += weight.light
+                movable = movable and weight.movable
+                cores.update((id(core), core) for core in weight.cores)
+        if light >= self.min_bytes or len(cores) > _MANY:
+            self._cores[id(here)] = light + sum(map(self._cores.__getitem__, cores))
+            return Weight(0, (here,), movable)
+        return Weight(light, tuple(cores.values()), movable)
+
+    def _parts(self, value: Any) -> tuple[int, list[Any] | None]:
+        """Its own bytes and its parts, without those that weigh nothing; None: must stay where it is."""
+        kind = type(value)
+        if kind is str or kind is bytes or kind is bytearray:
+            return len(value), []
+        if kind in ATOMS:
+            return _LIGHT
+        if kind in _CONTAINERS or isinstance(value, (GraphNode, dict)):
+            return self._items([value])
+        if kind is FunctionType:
+            return _LIGHT if self.is_named(value) else self._function(value)
+        if kind is MethodType:
+            return self._items([value.__self__], 50)
+        if kind is partial:
+            return self._items([value.func, *value.args, *value.keywords.values()], 50)
+        if isinstance(value, type):
+            return _LIGHT if self.is_named(value) else self._items(_members(value), 500)
+        return self._object(value, kind)
+
+    def _items(self, values: Collection[Any], own: int = 0) -> tuple[int, list[Any]]:
+        """Bytes and parts of many values, those in containers and tasks included."""
+        parts: list[Any] = []
+        stack = [values]
+        seen: set[int] = set()
+        while stack:
+            items = stack.pop()
+            own += 10 * len(items)
+            kinds = set(map(type, items))
+            if kinds <= ATOMS:
+                continue
+            if kinds <= _TEXT:
+                own += sum([len(item) for item in items if type(item) is str])
+                continue
+            for item in items:
+                kind = type(item)
+                if kind in ATOMS:
+                    continue
+                if kind is str or kind is bytes:
+                    if len(item) < self.min_bytes:
+                        own += len(item)
+                    else:
+                        parts.append(item)
+                elif kind in _CONTAINERS or isinstance(item, (dict, GraphNode)):
+                    if id(item) in self._known:
+                        parts.append(item)
+                    elif id(item) not in seen and len(seen) < _LONG:
+                        seen.add(id(item))
+                        stack.append(inside(item))
+                elif not (kind is FunctionType or isinstance(item, type)) or not self.is_named(item):
+                    parts.append(item)
+        return own, parts
+
+    def is_named(self, function: Any) -> bool:
+        """Whether a function is sent as no more than a name."""
+        found = self._named.get(id(function))
+        if found is None:
+            found = self._named[id(function)] = by_reference(function)
+            self._alive.append(function)
+        return found
+
+    def _function(self, function: FunctionType) -> tuple[int, list[Any]]:
+        """A function that cannot be imported is sent with its code and all that this refers to."""
+        own, parts = self._code(function)
+        parts = [*parts, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        for cell in function.__closure__ or ():
+            try:
+                parts.append(cell.cell_contents)
+            except ValueError:
+                continue  # an empty cell
+        return own, [part for part in parts if type(part) not in ATOMS and part is not function]
+
+    def _code(self, function: FunctionType) -> tuple[int, list[Any]]:
+        """Bytes of a function's code, and the constants and globals that it uses."""
+        at = id(function.__code__)
+        found = self._codes.get(at)
+        if found is None:
+            own = 300
+            values: list[Any] = []
+            codes = [function.__code__]
+            names: set[str] = set()
+            while codes:
+                code = codes.pop()
+                own += len(code.co_code) + sum(map(len, code.co_names)) + len(code.co_linetable)
+                codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+                values += [constant for constant in code.co_consts if type(constant) in (str, bytes, tuple)]
+                names.update(code.co_names)
+            known = function.__globals__
+            values += [known[name] for name in sorted(names) if name in known]
+            found = self._codes[at] = self._items(values, own)
+        return found
+
+    def _object(self, value: Any, kind: type) -> tuple[int, list[Any] | None]:
+        try:
+            return self._of_kind(value, kind)
+        except Exception as error:  # users' objects can do anything when they are looked at
+            self.failed.setdefault(f"{kind.__module__}.{kind.__qualname__}", str(error) or repr(error))
+            return _LIGHT
+
+    def _of_kind(self, value: Any, kind: type) -> tuple[int, list[Any] | None]:
+        module = (kind.__module__ or "").partition(".")[0]
+        if module == "distributed" or issubclass(kind, TaskRef):
+            return 0, None  # futures and the like know the client that they belong to
+        if issubclass(kind, np.ndarray) and not value.dtype.hasobject:
+            return 100 + int(value.nbytes), []
+        if kind.__module__.startswith("numpy.random."):
+            return 3000, []
+        if kind.__name__ in ("Index", "Series", "DataFrame") and module == "pandas":
+            used = value.memory_usage() if kind.__name__ == "Index" else value.memory_usage(index=True)
+            return 500 + int(np.sum(used)), []
+        if hasattr(kind, "__dask_graph__"):
+            return _LIGHT
+        if is_plain(kind):
+            state = attributes_of(value)
+            return self._items([kind, *state.values()], 50 + 10 * len(state))
+        return pickled_up_to(value, max(self.min_bytes, 1)), []
+
+
+_LIGHT: tuple[int, list[Any]] = (10, [])
+_CONTAINERS = frozenset((list, tuple, set, frozenset))
+#: An object with more heavy parts than this is taken as one.
+_MANY = 32
+#: Containers in one object that are looked into.
+_LONG = 1000
+_TEXT = ATOMS | {str}
+
+
+def _members(kind: type) -> list[Any]:
+    """What a class is made of, without the descriptors that it is given by Python."""
+    found = [getattr(member, "__func__", member) for member in vars(kind).values()]
+    return [each for each in found if type(each) is FunctionType or not hasattr(type(each), "__get__")]
+
+
+def inside(value: Any) -> Collection[Any]:
+    """What a container or a node holds."""
+    if isinstance(value, dict):
+        return value.values()
+    if type(value) is Task:
+        return (value.func, *value.args, *value.kwargs.values())
+    if isinstance(value, NestedContainer):
+        return value.args
+    if isinstance(value, GraphNode):
+        return (value.value,) if type(value) is DataNode else ()
+    items: Collection[Any] = value
+    return items

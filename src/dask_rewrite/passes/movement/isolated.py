@@ -1,0 +1,75 @@
+"""Moves that neither use a move nor are used by one: most can be told to stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dask._task_spec import GraphNode, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.movement.mosaic import selection
+from dask_rewrite.passes.movement.read import GETITEMS, items_of, literal
+
+
+def staying(moves: set[Key], site: Site) -> frozenset[Key]:
+    """The moves that no other move uses, that use none, and that are certain to stay as they are.
+
+    So they are if their blocks, and what they take of them, have elements and are no constants: then each
+    block is needed, and there is nothing to compose.
+    """
+    nodes, of = site.graph.nodes, site.facts.of
+    used = moves.intersection(frozenset().union(*[nodes[key]._dependencies for key in moves]))
+    annotated = bool(site.graph.annotations)
+    found = []
+    for key in moves - used:
+        task: Any = nodes[key]
+        deps = task._dependencies
+        if not deps.isdisjoint(moves):
+            continue
+        for dep in deps:
+            fact = of(dep)
+            if fact is not None and (fact.fill is not None or 0 in fact.shape):
+                break
+            if annotated and not site.same_annotations(key, dep):
+                break
+        else:
+            if _takes_all(task, fact if len(deps) == 1 else None):
+                found.append(key)
+    return frozenset(found)
+
+
+def _takes_all(task: Any, fact: Fact | None) -> bool:
+    """Whether a move of blocks that have elements is known to need all of them, or cannot be read."""
+    args = task.args
+    if not args:
+        return False
+    first = args[0]
+    if type(first) is not TaskRef:
+        refs = items_of(first)
+        return refs is not None and all(type(ref) is TaskRef for ref in refs)
+    if fact is None or id(task.func) not in GETITEMS:
+        return True
+    return len(args) == 2 and takes_something(args[1], fact.shape)
+
+
+def takes_something(index: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an index is no plain one, or takes out at least one element.
+
+    Examples
+    --------
+    >>> takes_something((slice(1, 3), 0), (4, 4)), takes_something(slice(4, 6), (4, 4))
+    (True, False)
+    """
+    try:
+        for item, size in zip(index, shape, strict=True):
+            if not range(*item.indices(size)):
+                break
+        else:
+            return True
+    except (AttributeError, TypeError, ValueError):  # not a tuple of slices
+        pass
+    index = literal(index)
+    found = None if isinstance(index, GraphNode) else selection(index, shape)
+    return found is None or 0 not in found[0]

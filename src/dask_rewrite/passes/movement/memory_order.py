@@ -1,0 +1,147 @@
+"""Which blocks are known to lie in memory in C order.
+
+Sums over several axes follow the order of the memory, so that a rewrite which changes it would change the
+last bits of floats.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import partial
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array import chunk
+from dask.array.core import concatenate3, concatenate_shaped
+from dask.typing import Key
+from toolz import pipe
+
+from dask_rewrite.graph.nodes import children
+from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.movement.mosaic import Piece
+
+_MAKERS = frozenset(map(id, (concatenate3, concatenate_shaped, np.zeros, np.ones, np.full, np.empty)))
+#: These give results in the order of their arguments.
+_KEEPERS = frozenset(
+    id(getattr(operator, name))
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
+) | frozenset(map(id, (np.concatenate, np.pad, chunk.astype)))
+#: Blocks are looked at this far down.
+_DEPTH = 6
+
+
+class Order:
+    """Remembers which blocks are known to be in C order.
+
+    Parameters
+    ----------
+    site : Site
+        The graph that they stand in.
+    """
+
+    __slots__ = ("_bodies", "_known", "_site")
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[Key, bool] = {}
+        self._bodies: dict[int, tuple[Any, bool]] = {}
+
+    def is_c(self, key: Key, depth: int = _DEPTH) -> bool:
+        """Whether the block is a NumPy array known to be C contiguous."""
+        found = self._known.get(key)
+        if found is None:
+            node = self._site.node(key)
+            found = node is not None and self._is_c(key, node, depth)
+            if found or depth == _DEPTH:
+                self._known[key] = found
+        return found
+
+    def _is_c(self, key: Key, node: GraphNode, depth: int) -> bool:
+        if type(node) is DataNode:
+            value = node.value
+            return type(value) is np.ndarray and bool(value.flags.c_contiguous)
+        if type(node) is not Task or not depth or self._site.facts.of(key) is None:
+            return False
+        func = node.func
+        if id(func) in _MAKERS:
+            return True
+        if type(func) is partial and not node.dependencies:
+            return self._is_creation(func)
+        if func is chunk.getitem:
+            return self._copies(key, node)
+        if not self.keeps(node):
+            return False
+        return all(self.is_c(dep, depth - 1) for dep in node.dependencies)
+
+    def keeps(self, node: Any) -> bool:
+        """All functions in a task give results in the order of their arguments, whatever gaps these have."""
+        if not isinstance(node, Task):
+            return not isinstance(node, GraphNode) or type(node) is DataNode
+        func = node.func
+        if type(func) is MethodType or func is pipe:
+            bodies = [
+                getattr(call, "__self__", None) for call in (func, *node.args) if type(call) is MethodType
+            ]
+            return bool(bodies) and all(map(self._body_keeps, bodies))
+        if type(func) is np.ufunc or id(func) in _KEEPERS or func is dict:
+            return all(self.keeps(child) for child in children(node) if isinstance(child, GraphNode))
+        return False
+
+    def _body_keeps(self, body: Any) -> bool:
+        known = self._bodies.get(id(body))
+        if known is None:
+            known = self._bodies[id(body)] = (body, isinstance(body, Task) and self.keeps(body))
+        return known[1]
+
+    def _is_creation(self, func: Any) -> bool:
+        inner = func.args[0] if func.args and callable(func.args[0]) else func.func
+        name = getattr(inner, "__module__", "") or ""
+        return name.split(".")[0] == "numpy" and "order" not in func.keywords
+
+    def _copies(self, key: Key, node: Task) -> bool:
+        """Whether ``chunk.getitem`` copies: what is at most half of its source."""
+        ref = node.args[0] if node.args else None
+        whole = self._site.facts.of(ref.key) if type(ref) is TaskRef else None
+        part = self._site.facts.of(key)
+        return whole is not None and part is not None and whole.size >= 2 * part.size
+
+
+def gaps(piece: Piece, shape: Sequence[int]) -> frozenset[int] | None:
+    """The axes of a view that do not follow on from the one before in memory; None if they are turned.
+
+    Sums of two views over the same axes add in the same order if these are the same.
+
+    Examples
+    --------
+    >>> from dask_rewrite.passes.movement.mosaic import cut, whole
+    >>> (view,) = cut(whole("x", (4, 6)), (slice(1, 3), slice(None))).pieces
+    >>> gaps(view, (4, 6))
+    frozenset()
+    >>> (view,) = cut(whole("x", (4, 6)), (slice(None), slice(1, 3))).pieces
+    >>> gaps(view, (4, 6))
+    frozenset({1})
+    """
+    found = set()
+    seen = -1
+    broken = False
+    for (_, step, along), size in zip(piece.axes, shape):
+        count = piece.shape[along] if along >= 0 else 1
+        if count > 1:
+            if step != 1 or along < seen:
+                return None
+            if seen >= 0 and (broken or count < size):
+                found.add(along)
+            seen, broken = along, False
+        elif size > 1:
+            broken = True
+    return frozenset(found)
+
+
+def is_exact(value: np.generic) -> bool:
+    """Sums of many of this value are the same in any order."""
+    if value.dtype.kind not in "fc":
+        return True
+    return bool(value == 0) or not bool(np.isfinite(value))

@@ -1,0 +1,299 @@
+"""The normal form of each task that moves data: which blocks it is to be made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import chunk
+from dask.array.core import concatenate_shaped
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.movement.mosaic import (
+    Fill,
+    Mosaic,
+    Piece,
+    cut,
+    seen_through,
+    selection,
+    sources_in,
+    whole,
+)
+from dask_rewrite.passes.movement.read import GETITEMS, JOINS, Block, Reader, items_of, literal
+from dask_rewrite.passes.movement.slices import View, view_of
+from dask_rewrite.passes.movement.slices import seen_through as view_through
+
+
+class Memory(NamedTuple):
+    """Where the result of a task lies, as it was built."""
+
+    base: Key | None  # the block whose memory it shows; None: memory of its own, in C order
+    shown: Piece | None  # where in the base
+
+
+#: Memory of its own.
+OWN = Memory(None, None)
+
+
+class Forms:
+    """Finds the forms of tasks, producers first.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    site : Site
+        What is known of it.
+    moves : set of Key
+        The tasks to look at.
+    pinned : set of Key
+        Those of them that others than they use.
+    max_pieces : int
+        Blocks that a task may be put together from, unless it was from as many before.
+    still : frozenset of Key
+        Other tasks that move data, which stay as they are.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        site: Site,
+        moves: set[Key],
+        pinned: set[Key],
+        max_pieces: int,
+        still: frozenset[Key] = frozenset(),
+    ) -> None:
+        self.graph = graph
+        self.site = site
+        self.moves = moves
+        self.still = still
+        self.pinned = pinned
+        self.max_pieces = max_pieces
+        self.reader = Reader(site.facts)
+        self.forms: dict[Key, Block] = {}
+        self.views: dict[Key, View] = {}
+        self.unequal: set[Key] = set()  # annotated otherwise than what they use
+        self._kept: set[Key] = set()  # stages that stay, since going around them costs more
+        self._memory: dict[Key, Memory | None] = {}
+        self._constant: dict[Key, bool] = {}
+        self._users: Mapping[Key, int] | None = None
+
+    def learn(self) -> None:
+        """Look at all tasks."""
+        nodes, forms, leaves = self.graph.nodes, self.forms, self.reader.leaves
+        annotated = bool(self.graph.annotations)
+        same: dict[Any, Block] = {}  # what comes of the same operation on the same blocks
+        look_up = same.get
+        for key in producers_first([key for key in nodes if key in self.moves], nodes):
+            task: Any = nodes[key]
+            if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
+                self.unequal.add(key)
+                continue
+            operation = None if task.kwargs else _operation(task.func, task.args, leaves)
+            found = look_up(operation) if operation is not None else None
+            if found is None:
+                first = task.args[0] if id(task.func) in GETITEMS and task.args else None
+                hopeless = type(first) is TaskRef and self.reader.leaf(first.key) is None
+                found = None if hopeless else self._read(task)
+                if found is None:
+                    self._learn_view(key, task)
+                    continue
+                found = self.reader.one(found)
+                if operation is not None and len(self.reader.referred) >= found[0].parts:
+                    same[operation] = found
+            forms[key] = leaves[key] = found
+
+    def everything(self) -> Iterator[tuple[Key, Block]]:
+        """The forms of all tasks that move data, also of those that stay as they are, producers first."""
+        nodes = self.graph.nodes
+        for key in producers_first([k for k in nodes if k in self.moves or k in self.still], nodes):
+            task: Any = nodes[key]
+            form = self.reader.read(task) if key in self.still else self.forms.get(key)
+            if form is not None:
+                yield key, form
+
+    def _read(self, task: Task) -> Block | None:
+        """The task's block, seen through the tasks that it uses where that does not cost more."""
+        reader = self.reader
+        if id(task.func) in GETITEMS and self._is_stage(task):
+            return reader.read(task, {task.args[0].key})
+        if task.func is concatenate_shaped and (stages := self._stages(task)):
+            found = reader.read(task, stages)
+            if found is not None:
+                self._kept |= stages
+            return found
+        found = reader.read(task)
+        if found is None:
+            return None
+        before, after = len(reader.referred), found[0].parts
+        if after <= before:
+            return found
+        below = {key: None for key in reader.referred if key in self.forms}
+        parts = {key: self.forms[key][0].parts for key in below}
+        if after <= self._allowed(before, parts):
+            return found
+        stages = {key for key in below if parts[key] > 1}
+        self._kept |= stages
+        return reader.read(task, stages)
+
+    def _stages(self, task: Task) -> set[Key]:
+        """The blocks that a join must not go around, where that can be told from the numbers of pieces."""
+        refs, forms = items_of(task.args[0]) or (), self.forms
+        wide = [ref.key for ref in refs if type(ref) is TaskRef and ref.key in forms]
+        if all(len(forms[key][0].pieces) == 1 for key in wide):
+            return set()
+        sources: list[Any] = []
+        below: list[Key] = []
+        for ref in refs:
+            block = self.reader.leaf(ref.key) if type(ref) is TaskRef else None
+            if block is None:
+                return set()
+            mine = [piece.source for piece in block[0].pieces]
+            if len(mine) != 1 or type(mine[0]) is not Fill:
+                below.append(ref.key)
+            sources.extend(mine)
+        distinct = set(sources)
+        if len(sources) == len(below) or len(distinct) < len(sources):
+            return set()
+        after = sum([type(source) is not Fill for source in distinct])
+        parts = {key: self.forms[key][0].parts for key in below if key in self.forms}
+        if after <= len(below) or after <= self._allowed(len(below), parts):
+            return set()
+        return {key for key, count in parts.items() if count > 1}
+
+    def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
+        """How many pieces are no worse than ``before`` references to blocks of so many parts."""
+        if self._users is None:
+            self._users = self.graph.users()
+        users = self._users
+        # the edges of a stage go only if nobody else needs it
+        gone = [key for key in parts if key not in self.pinned and key not in self._kept]
+        saved = sum([parts[key] / users[key] for key in gone])
+        return min(before + saved, max(self.max_pieces, before))
+
+    def _is_stage(self, task: Task) -> bool:
+        """To go around the block that the task takes a slice of would cost more."""
+        ref: Any = task.args[0] if len(task.args) == 2 else None
+        form = self.forms.get(ref.key) if type(ref) is TaskRef else None
+        if form is None or len(form[0].pieces) <= 4:
+            return False
+        found = selection(literal(task.args[1]), form[0].shape)
+        if found is None or 0 in found[0]:
+            return False
+        count = sources_in(form[0], found[1], found[0])
+        if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
+            return False
+        self._kept.add(ref.key)
+        return True
+
+    def _learn_view(self, key: Key, task: Task) -> None:
+        view = view_of(task)
+        if view is None:
+            return
+        inner = self.views.get(view.source)
+        if inner is not None:
+            view = view_through(view, inner) or view
+        self.views[key] = view
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def memory(self, key: Key) -> Memory | None:
+        """Where the result of a task lies; None if that cannot be told."""
+        known = self._memory
+        path = []
+        here = key
+        while here not in known:
+            path.append(here)
+            task: Any = self.graph.nodes.get(here)
+            if here not in self.forms or not self._is_view(task) or self._copies(here, task):
+                break
+            here = task.args[0].key
+        for here in reversed(path):
+            known[here] = self._lies(here)
+        return known[key]
+
+    def shows_constant(self, key: Key) -> bool:
+        """A view of a constant block: dask makes these of one element, and they cannot be written into."""
+        known, facts = self._constant, self.site.facts
+        path = []
+        here: Any = key
+        while here not in known:
+            path.append(here)
+            task: Any = self.graph.nodes.get(here)
+            if here not in self.forms:
+                fact = None if type(task) is DataNode else facts.of(here)
+                known[here] = fact is not None and fact.fill is not None
+                break
+            shown = task
+            if not self._copies(here, task):
+                while type(shown) is Task and (id(shown.func) in GETITEMS or shown.func is np.transpose):
+                    shown = shown.args[0]
+            if type(shown) is TaskRef:
+                here = shown.key
+                continue
+            fact = facts.of_node(shown) if shown is not task and type(shown) is Task else None
+            known[here] = fact is not None and fact.fill is not None
+        known.update(dict.fromkeys(path, known[here]))
+        return known[key]
+
+    def _is_view(self, task: Any) -> bool:
+        if id(task.func) not in GETITEMS and task.func is not np.transpose:
+            return False
+        return type(task.args[0]) is TaskRef
+
+    def _copies(self, key: Key, task: Any) -> bool:
+        """Dask's own slice copies what is at most half of its source."""
+        if task.func is not chunk.getitem or type(task.args[0]) is not TaskRef:
+            return False
+        source = self.reader.leaf(task.args[0].key)
+        return source is not None and prod(source[0].shape) >= 2 * prod(self.forms[key][0].shape)
+
+    def _lies(self, key: Key) -> Memory | None:
+        if key not in self.forms:
+            return Memory(key, None)
+        task: Any = self.graph.nodes[key]
+        if not self._is_view(task):
+            return OWN if id(task.func) not in GETITEMS and task.func is not np.transpose else None
+        source = task.args[0].key
+        leaf = self.reader.leaf(source)
+        if leaf is None or task.func is np.transpose:
+            return None
+        if self._copies(key, task):
+            return OWN
+        view = cut(whole(source, leaf[0].shape), literal(task.args[1]))
+        if view is None or not view.pieces:
+            return OWN
+        below = self._memory.get(source)
+        if below is None:
+            return None
+        (piece,) = view.pieces
+        if below.base is None or below.shown is None:
+            return Memory(source, piece)
+        (shown,) = seen_through(piece, Mosaic(leaf[0].shape, (below.shown,)))
+        return Memory(below.base, shown)
+
+
+def _operation(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | None]) -> Any:
+    """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
+    try:
+        first = args[0]
+        if type(first) is not TaskRef:
+            if id(func) not in JOINS:
+                return None
+            blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: no array that we know
+            return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
+        block = leaves.get(first.key)
+        if block is None or id(func) not in GETITEMS:
+            return None
+        index = args[1]
+        if len(index) == 2:
+            a, b = index
+            return (id(block), a.start, a.stop, a.step, b.start, b.stop, b.step)
+        return (id(block), *[(item.start, item.stop, item.step) for item in index])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,213 @@
+"""Writing the forms of tasks that move data as tasks again."""
+
+from __future__ import annotations
+
+import operator
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from dask.array import chunk
+from dask.typing import Key
+
+from dask_rewrite.graph.names import fingerprint, layer_name
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
+from dask_rewrite.passes.movement.memory_order import Order, gaps, is_exact
+from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
+from dask_rewrite.passes.movement.normal_forms import OWN, Forms
+from dask_rewrite.passes.movement.read import JOINS, Block
+from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
+
+_IN_MEMORY = "the block would lie differently in memory"
+_READ_ONLY = "somebody may write into the block, and it may be one that cannot be written into"
+
+
+class Writer:
+    """Makes the new task of each move that is still needed.
+
+    Parameters
+    ----------
+    forms : Forms
+        What the moves are.
+    max_whole : int
+        Bytes of a block that may travel as a whole where a slice of it is needed.
+    """
+
+    def __init__(self, forms: Forms, max_whole: int) -> None:
+        self.forms = forms
+        self.site = forms.site
+        self.nodes = forms.graph.nodes
+        self.max_whole = max_whole
+        self.order = Order(self.site)
+        self.cuts: dict[Key, Task] = {}  # slices of large blocks, made where the block is
+        self.annotations: dict[Key, dict[str, Any]] = {}
+        self._here: Key = ""
+        self._whole: set[Any] = set()
+        self._loose = LooseWriter(forms, max_whole)
+
+    def task(self, key: Key) -> GraphNode | str:
+        """The new task of a key; the old one if there is nothing to gain, or why it could not be had."""
+        task = self.nodes[key]
+        assert type(task) is Task
+        form = self.forms.forms.get(key)
+        if form is None:
+            return "annotations differ" if key in self.forms.unequal else self._loose.task(key, task)
+        mosaic, _ = form
+        sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
+        if sources == task._dependencies or self._is_as_good(task, mosaic):
+            return task
+        self._here = key
+        self._whole = {p.source for p in mosaic.pieces if self._is_whole(p)}
+        small = sources.difference(self._whole)
+        if sum(map(self._nbytes, small)) <= max(self.max_whole, 4 * prod(mosaic.shape) * form[1].itemsize):
+            self._whole.update([source for source in small if self._nbytes(source) <= self.max_whole])
+        body = self._body(key, form)
+        if not isinstance(body, GraphNode):
+            return task if body is None else body
+        if type(body) is not Task:
+            return body
+        producer = task.data_producer
+        return make_task(key, body.func, body.args, body.kwargs, body._dependencies, producer)
+
+    def _body(self, key: Key, form: Block) -> GraphNode | str | None:
+        mosaic, dtype = form
+        pieces = mosaic.pieces
+        if self.forms.shows_constant(key) and not self.site.read_only(key):
+            return _READ_ONLY
+        if len(pieces) == 1 and type(pieces[0].source) is Fill and is_exact(pieces[0].source.value):
+            return filled(mosaic.shape, pieces[0].source.value, dtype)
+        memory = self.forms.memory(key)
+        if memory is None:
+            if not self._any_order(key):
+                return _IN_MEMORY
+            memory = OWN
+        own = memory.base is None or memory.shown is None
+        if not own and not (len(pieces) == 1 and pieces[0].source == memory.base):
+            # a view of a block that is not used any more: as good as its own memory if it has no gaps
+            assert memory.base is not None
+            assert memory.shown is not None
+            before = gaps(memory.shown, self._shape(memory.base))
+            own = before == frozenset() or self._any_order(key)
+            if not own:
+                return self._view(key, mosaic, before) or _IN_MEMORY
+        if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
+            return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
+        if len(pieces) > 1:
+            emitter = Emitter(self._shape, self._reference, self.order.is_c)  # not kept: it refers to this
+            return emitter.expression(mosaic, dtype) or "far more pieces than blocks"
+        (piece,) = pieces
+        ref, shape = TaskRef(piece.source), self._shape(piece.source)
+        if not own:  # it was a view of this very block
+            if is_whole(piece, shape) and self.site.read_only(key):
+                return Alias(key, piece.source)
+            found = sliced(ref, piece, shape)
+            return found if isinstance(found, Task) else operation(operator.getitem, (ref, index_of(piece)))
+        if is_whole(piece, shape):
+            if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
+                return Alias(key, piece.source)
+            return operation(np.array, (ref,), {"order": "C"})
+        if is_straight(piece) and 2 * prod(piece.shape) <= prod(shape):
+            return operation(chunk.getitem, (ref, index_of(piece)))  # which copies
+        return operation(np.array, (sliced(ref, piece, shape),), {"order": "C"})
+
+    def _view(self, key: Key, mosaic: Mosaic, before: frozenset[int] | None) -> Task | None:
+        """A view that has the same gaps as the one that it replaces."""
+        if len(mosaic.pieces) != 1:
+            return None
+        (piece,) = mosaic.pieces
+        if type(piece.source) is Fill or not self._may_alias(key, piece.source):
+            return None
+        after = gaps(piece, self._shape(piece.source))
+        if before is None or before != after or not self.order.is_c(piece.source):
+            return None
+        return operation(operator.getitem, (TaskRef(piece.source), index_of(piece)))
+
+    def _any_order(self, key: Key) -> bool:
+        """Nobody who uses the block can tell how it lies in memory."""
+        return all(
+            self.order.keeps(self.nodes[user]) or id(getattr(self.nodes[user], "func", None)) in JOINS
+            for user in self.site.consumers(key)
+        )
+
+    def _may_alias(self, key: Key, source: Any) -> bool:
+        return self.site.read_only(key) and self.site.read_only(source)
+
+    def _shape(self, key: Key) -> tuple[int, ...]:
+        leaf = self.forms.reader.leaf(key)
+        assert leaf is not None
+        return leaf[0].shape
+
+    def _is_whole(self, piece: Piece) -> bool:
+        return type(piece.source) is not Fill and is_whole(piece, self._shape(piece.source))
+
+    # -- slices of large blocks ------------------------------------------------------------------
+
+    @cached_property
+    def _cut_keys(self) -> dict[Any, Key]:
+        """Slices of large blocks that are tasks already."""
+        found: dict[Any, Key] = {}
+        for key, (mosaic, _) in self.forms.everything():
+            pieces = mosaic.pieces
+            if len(pieces) == 1 and type(pieces[0].source) is not Fill:
+                name = self._cut_name(key, pieces[0])
+                if name is not None:
+                    found.setdefault(name, key)
+        return found
+
+    def _nbytes(self, source: Key) -> int:
+        leaf = self.forms.reader.leaf(source)
+        assert leaf is not None
+        return prod(leaf[0].shape) * leaf[1].itemsize
+
+    def _is_as_good(self, task: Task, mosaic: Mosaic) -> bool:
+        """A task that joins slices of large blocks, which are tasks of their own: as it should be."""
+        forms, nodes = self.forms.forms, self.nodes
+        deps = task._dependencies
+        if len(deps) != len(mosaic.pieces) or id(task.func) not in JOINS:
+            return False
+        for dep in deps:
+            form = forms.get(dep)
+            if form is None or len(form[0].pieces) != 1 or len(nodes[dep]._dependencies) != 1:
+                return False
+            (source,) = nodes[dep]._dependencies
+            if form[0].pieces[0].source != source or self._nbytes(source) <= self.max_whole:
+                return False
+        return True
+
+    def cut_from(self, key: Key) -> Key | None:
+        """The block that a slice made here is taken from."""
+        task = self.cuts.get(key)
+        return None if task is None else task.args[0].key
+
+    def _cut_name(self, key: Key, piece: Piece) -> Any:
+        if not is_straight(piece):
+            return None
+        index = tuple([str(item) for item in index_of(piece)])
+        annotations = self.forms.graph.annotations
+        return (piece.source, index, repr(annotations.get(key)) if annotations else "")
+
+    def _reference(self, piece: Piece) -> TaskRef | None:
+        """The task that has cut a piece out of a large block, so that only the piece travels."""
+        source: Any = piece.source
+        if source in self._whole:
+            return None
+        name = self._cut_name(self._here, piece)
+        if name is None:
+            return None
+        key = self._cut_keys.get(name)
+        if key is None:
+            index = index_of(piece)
+            place = source[1:] if type(source) is tuple else ()
+            short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
+            key = (f"movement-{fingerprint([layer_name(source), name[2]])}", *place, short)
+            args = (TaskRef(source), index)
+            self.cuts[key] = make_task(key, chunk.getitem, args, NO_KWARGS, frozenset((source,)))
+            self._cut_keys[name] = key
+            mine = self.forms.graph.annotations.get(self._here)
+            if mine:
+                self.annotations[key] = mine
+        return TaskRef(key)

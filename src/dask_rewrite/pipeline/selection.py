@@ -1,0 +1,145 @@
+"""Which passes run, in which order, with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from dask_rewrite import __version__
+from dask_rewrite.config import Options
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.base import Rules
+from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.cull_tasks import Sweep
+from dask_rewrite.passes.fuse_chains import FuseChains
+from dask_rewrite.passes.fuse_slices import FuseSlices
+from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.halo_corners import HaloCorners
+from dask_rewrite.passes.hoist import Hoist
+from dask_rewrite.passes.movement import Movement
+from dask_rewrite.passes.setitem import Setitem
+from dask_rewrite.passes.share import Share
+from dask_rewrite.passes.tree_sum import TreeSum
+from dask_rewrite.remarks import Remarks
+
+
+class Pass(Protocol):
+    """Graph in, graph out; unchanged means the same object."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FuseBlockwise:
+    """Options of the fusion of Blockwise layers, which happens while they are lowered."""
+
+    name: ClassVar[str] = "fuse-blockwise"
+    max_inputs: int = 16
+    max_loads: int = 8
+
+
+def _fuse_slices() -> Pass:
+    return Rules(FuseSlices.name, (FuseSlices(),))
+
+
+def _tree_sum() -> Pass:
+    return Rules(TreeSum.name, (TreeSum(),))
+
+
+#: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lowering.lower`).
+LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
+
+#: Passes on tasks, in order.
+TASK_PASSES: dict[str, Callable[..., Pass]] = {
+    "fuse-slices": _fuse_slices,  # before anything hides the getters
+    "setitem": Setitem,  # after the values that it puts into tasks were cut to size
+    "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
+    "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
+    "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
+    "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
+    "contract": Contract,  # on whole sums of products, before anything fuses into these
+    "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
+    "fuse-chains": FuseChains,  # after all that looks at single tasks
+    "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
+    "sweep": Sweep,  # last: drops what the others left behind
+}
+
+#: All passes in their built-in order.
+PASSES = (*LAYER_PASSES, *TASK_PASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The passes to run: fusion of layers (or None), those on tasks in order, and a name for all that."""
+
+    fusion: FuseBlockwise | None
+    passes: tuple[Pass, ...]
+    salt: str
+
+
+#: The selection made last, by the identity of its options.
+_selected: dict[int, tuple[tuple[str, ...], Options, Selection]] = {}
+
+
+def select(options: Options) -> Selection:
+    """The passes to run under these options.
+
+    Raises
+    ------
+    ValueError
+        For a name or option that does not exist; the message names it and the choices.
+    """
+    known = _selected.get(id(options))
+    if known is not None and known[0] is PASSES:
+        return known[2]
+    names = PASSES if options.passes is None else options.passes
+    for where, given in (
+        ("passes", names),
+        ("disable", options.disable),
+        ("options", options.options),
+        ("print-after", options.print_after - {"changed", "failure"}),
+    ):
+        for name in given:
+            if name not in PASSES:
+                raise ValueError(
+                    f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}"
+                )
+    for name in options.disable & {"cull", "lower"}:
+        raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
+    wanted = [name for name in names if name not in options.disable]
+    fusion = _configured(FuseBlockwise, options) if "fuse-blockwise" in wanted else None
+    passes = tuple(_configured(TASK_PASSES[name], options) for name in wanted if name in TASK_PASSES)
+    selection = Selection(fusion, passes, f"{__version__} {fusion} {passes}")
+    _selected.clear()
+    _selected[id(options)] = (PASSES, options, selection)
+    return selection
+
+
+def _configured(make: Callable[..., Any], options: Options) -> Any:
+    made = make()
+    if isinstance(made, Rules):  # the options are those of its rules
+        return replace(made, rules=tuple([_with_options(rule, options) for rule in made.rules]))
+    return _with_options(made, options)
+
+
+def _with_options(made: Any, options: Options) -> Any:
+    given = options.options.get(made.name, {})
+    values = {name.replace("-", "_"): value for name, value in given.items()}
+    names = [field.name for field in fields(made)] if is_dataclass(made) else []
+    known = [name for name in names if name != "reassociate"]
+    for name, value in values.items():
+        if name not in known:
+            choices = ", ".join(known) or "none"
+            raise ValueError(f"rewrite.options.{made.name}: no option {name!r}; it has: {choices}")
+        if type(value) is not type(getattr(made, name)):
+            kind = type(getattr(made, name)).__name__
+            raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
+        if type(value) is int and value < 1:
+            raise ValueError(f"rewrite.options.{made.name}.{name}: expected at least 1, got {value!r}")
+    if "reassociate" in names:  # passes that regroup floating-point sums ask to be told
+        values["reassociate"] = options.reassociate
+    return replace(made, **values) if values else made

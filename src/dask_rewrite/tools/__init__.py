@@ -1,0 +1,1 @@
+"""What people look at: explain, bisect, preflight and the command line."""
