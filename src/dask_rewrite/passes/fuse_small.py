@@ -123,7 +123,7 @@ class _Absorbing:
     def _taken(self, task: Task) -> dict[Key, GraphNode]:
         """The producers that a task may absorb, within the bounds."""
         deepest, references, levels = survey(task, self._templates)
-        waits_for = task._dependencies
+        waits_for = set(task._dependencies)
         twice: set[Key] = set()  # what is referred to twice would run twice
         if len(references) > len(waits_for):
             twice = {key for key, times in Counter(references).items() if times > 1}
@@ -132,20 +132,23 @@ class _Absorbing:
         room = self._max_tasks
         taken: dict[Key, GraphNode] = {}
         for key, level in zip(references, levels):
+            if not room:
+                break
             if key not in candidates or key in twice:
                 continue
             producer = nodes[key]
             held, below = grown.get(key) or (0, depth_of(producer, self._templates))
             below += level + 1
-            union = waits_for | producer._dependencies
-            if held >= room or len(union) > most or below > self._max_depth:
+            new = producer._dependencies - waits_for
+            if held >= room or len(waits_for) + len(new) > most or below > self._max_depth:
                 continue
             if not (self._anyone or self._allowed(task.key, key)):
                 continue
             if below > deepest:
                 deepest = below
             room -= held + 1
-            waits_for = union - {key}
+            waits_for |= new
+            waits_for.discard(key)
             taken[key] = producer
         if taken:
             grown[task.key] = (self._max_tasks - room, deepest)
