@@ -49,9 +49,8 @@ def _layers(
 ) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """Layers and their dependencies, from the place of each task."""
     if place is None and not collections:  # straight to a scheduler: one layer is enough
-        return {"rewrite-tasks-0": MaterializedLayer(graph.nodes)}, {"rewrite-tasks-0": set()}
+        return {"rewrite-tasks-0": TaskLayer(graph.nodes)}, {"rewrite-tasks-0": set()}
     grouped = _grouped(graph, owner, place, collections or ())
-    kind = MaterializedLayer if collections is None else TaskLayer
     # Layers of one name from two rewrites would overwrite each other where the graphs are merged.
     token = _token(graph, collections) if collections else "tasks"
     names = {
@@ -64,7 +63,7 @@ def _layers(
     for key, name in owner.items():
         grouped[name].setdefault(key, graph.nodes[key])  # every collection's layer holds its keys
     for group, nodes in grouped.items():
-        layers[names[group]] = kind(nodes, annotations=_layer_annotations(graph, nodes))
+        layers[names[group]] = TaskLayer(nodes, annotations=_layer_annotations(graph, nodes))
     if len(layers) == 1:
         return layers, {name: set() for name in layers}
     if None in grouped:  # nothing in there needs a collection's block
@@ -126,7 +125,7 @@ def _hold(
         held.setdefault(layer if layer in collections else f"rewrite-held-{layer}", {})[key] = future
     for name, futures in held.items():
         if name in layers:
-            layers[name] = MaterializedLayer(
+            layers[name] = TaskLayer(
                 {**layers[name].mapping, **futures}, annotations=layers[name].annotations
             )
             continue

@@ -14,12 +14,13 @@ from toolz import identity
 
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.program import operation
+from dask_rewrite.wire import Packed
 
 
 class TaskLayer(MaterializedLayer):
     """A layer of task nodes that can be cloned and bound; dask's own knows tuples only.
 
-    Pickled it becomes dask's own layer.
+    Pickled it becomes dask's own layer, with its tasks written down as columns.
     """
 
     def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
@@ -41,4 +42,4 @@ class TaskLayer(MaterializedLayer):
         return TaskLayer(made, annotations=self.annotations), bound
 
     def __reduce__(self) -> Any:
-        return MaterializedLayer, (dict(self.mapping), self.annotations)
+        return MaterializedLayer, (Packed(self.mapping), self.annotations)
