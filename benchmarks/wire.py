@@ -24,7 +24,7 @@ from dask.typing import Key
 
 import dask_rewrite
 from benchmarks.table import grid
-from dask_rewrite.wire import Packed
+from dask_rewrite.hook.wire import Packed
 
 
 def block(block_id: tuple[int, ...] | None = None) -> Any:

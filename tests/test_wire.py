@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
 import random
@@ -19,9 +20,9 @@ from distributed.protocol import deserialize, serialize, to_serialize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_rewrite.wire import Packed
-from dask_rewrite.wire_columns import Columns
-from dask_rewrite.wire_numbers import integers
+from dask_rewrite.hook.wire import Packed, _filled
+from dask_rewrite.hook.wire_columns import Columns
+from dask_rewrite.hook.wire_numbers import Call, integers
 
 
 def form(value: Any) -> Any:
@@ -74,7 +75,7 @@ def assert_arrives(tasks: dict[Any, Any], columnar: bool = True) -> dict[Any, An
     """Sent in every way, the mapping comes back the same; the one that plain pickle sent is returned."""
     wanted = [(form(key), form(task)) for key, task in tasks.items()]
     if columnar:  # not as it would be sent if something had failed
-        assert type(Packed(tasks).__reduce__()[1][0]) is not dict
+        assert type(Packed(tasks).__reduce__()[1][0]) in (tuple, list)
     loaded = [way(Packed(tasks)) for way in WAYS]
     for found in loaded:
         assert type(found) is dict
@@ -376,7 +377,7 @@ def test_random_graphs(tasks: dict[Any, Any]) -> None:
 SCRIPT = """
 import hashlib, pickle, sys
 sys.path.insert(0, "tests")
-from dask_rewrite.wire import Packed
+from dask_rewrite.hook.wire import Packed, _filled
 from test_wire import FORMS, ROWS
 for name, make in FORMS.items():
     if name != "inner graphs":
@@ -428,3 +429,18 @@ def test_futures_arrive(client: Any) -> None:
     found = assert_arrives(tasks)
     assert {type(found["y", i].args[0]) for i in ROWS} == {type(futures[0])}
     assert client.get(found, [("z", i) for i in ROWS]) == [2 * i + 1 for i in ROWS]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_of_garbage_is_left_as_it_was(enabled: bool) -> None:
+    tasks = table(*map(FORMS["nested"], ROWS))
+    data = pickle.dumps(Packed(tasks))
+    (gc.enable if enabled else gc.disable)()
+    try:
+        assert list(pickle.loads(data)) == list(tasks)
+        assert gc.isenabled() is enabled
+        with pytest.raises(ZeroDivisionError):
+            pickle.loads(pickle.dumps(_filled([], "extend", Call(map, (divmod, [1], [0])))))
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()

@@ -35,6 +35,11 @@ class Call:
         return self.function, self.args
 
 
+def item_of(table: Any) -> Call:
+    """The table's ``__getitem__``."""
+    return Call(getattr, (table, "__getitem__"))
+
+
 class Constant(Call):
     """A column of one and the same object."""
 
@@ -56,6 +61,8 @@ def integers(cells: Sequence[int]) -> Any:
     >>> integers([3, 1, 4, 1, 5])
     b'\\x03\\x01\\x04\\x01\\x05'
     """
+    if type(cells) is range and len(cells) > 1:
+        return cells
     cells = cells if type(cells) is list else list(cells)
     found = _pattern(cells)
     if found is not None:

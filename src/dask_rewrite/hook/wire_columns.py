@@ -8,10 +8,10 @@ may be read once only, and may go on after its last cell: the reader knows how m
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import chain, compress, islice, repeat, starmap
-from operator import attrgetter, is_, ne, sub
+from itertools import chain, islice, repeat, starmap
+from operator import attrgetter, is_
 from types import MethodType
 from typing import Any
 
@@ -19,16 +19,16 @@ from dask._task_spec import Alias, DataNode, Dict, List, NestedContainer, Set, T
 from dask.typing import Key
 from dask.utils import apply
 
-from dask_rewrite.wire_numbers import Call, Constant, integers
+from dask_rewrite.hook.wire_numbers import Call, Constant, integers, item_of
+from dask_rewrite.hook.wire_parts import FEWEST, Parts
 
-#: Fewer cells than this are not worth columns.
-FEWEST = 8
 #: How deep columns go into nested cells; what lies deeper is pickled as it is.
 DEEPEST = 40
 
 _CONTAINERS = frozenset([List, Tuple, Set, Dict])
 NODES = frozenset([Task, Alias, DataNode])
-_key = attrgetter("key")
+_key, _func, _args = attrgetter("key"), attrgetter("func"), attrgetter("args")
+_kwargs, _producer = attrgetter("kwargs"), attrgetter("_data_producer")
 
 
 class _Positions(dict[Key, int]):
@@ -44,20 +44,23 @@ class Columns:
 
     Parameters
     ----------
-    keys : iterable of Key
+    keys : list of Key
         The first keys of the table. The keys that tasks refer to besides them follow.
 
     Attributes
     ----------
-    table : Call
-        The table as it is loaded; its arguments are for the owner to fill in when all columns are written.
+    table, refs : list
+        The keys and the references to them as they are loaded. Here they are empty: the owner has them filled
+        where they are unpickled, before anything is looked up in them.
     """
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(self, keys: list[Key]) -> None:
+        self._keys = keys
         self.positions = _Positions(zip(keys, range(1 << 62)))
-        self.table = Call(list, ())
-        self._key_at = _item_of(self.table)
-        self._ref_at = _item_of(Call(list, (Call(map, (TaskRef, self.table)),)))
+        self.table: list[Any] = []
+        self.refs: list[Any] = []
+        self._key_at = item_of(self.table)
+        self._ref_at = item_of(self.refs)
         self._made: dict[int, tuple[Any, Any]] = {}
 
     # ------------------------------------------------------------------ columns
@@ -80,7 +83,7 @@ class Columns:
             rows = dict(zip(distinct, range(len(distinct))))
             values = list(distinct.values())
             table = Call(list, (Call(islice, (self.column(values, depth + 1), len(values))),))
-            return Call(map, (_item_of(table), integers(list(map(rows.__getitem__, map(id, cells))))))
+            return Call(map, (item_of(table), integers(list(map(rows.__getitem__, map(id, cells))))))
         return self._compound(kinds[0], cells, depth, len(distinct) == len(cells))
 
     def rest(self, cells: Iterable[Any]) -> list[Any]:
@@ -89,7 +92,7 @@ class Columns:
 
     def _simple(self, kind: type, cells: Sequence[Any]) -> Any:
         if kind is TaskRef:
-            rows = integers(self._rows(map(_key, cells)))
+            rows = self._rows(list(map(_key, cells)))
             return Constant(cells[0]) if type(rows) is Constant else Call(map, (self._ref_at, rows))
         if kind is int:
             return integers(cells)
@@ -105,14 +108,14 @@ class Columns:
                 return Constant(cells[0])
             if 2 * len(texts) > len(cells):
                 return list(cells)
-            return Call(map, (_item_of(list(texts)), integers(list(map(texts.__getitem__, cells)))))
+            return Call(map, (item_of(list(texts)), integers(list(map(texts.__getitem__, cells)))))
         return None
 
     def _compound(self, kind: type, cells: Sequence[Any], depth: int, unique: bool) -> Any:
         if kind in NODES:
-            signatures = list(map(signature, cells))
-            if signatures.count(signatures[0]) < len(signatures):
-                return self._split(cells, signatures, depth)
+            names = signatures(cells)
+            if names.count(names[0]) < len(names):
+                return self._split(cells, names, depth)
             return self.nodes(cells, self.column(list(map(_key, cells)), depth + 1), depth)
         if kind in _CONTAINERS:
             return self._containers(kind, cells, depth)
@@ -123,10 +126,16 @@ class Columns:
             return Call(map, (slice, *self._transposed(parts, depth)))
         return list(cells)
 
-    def _rows(self, keys: Iterable[Key]) -> list[int]:
-        return list(map(self.positions.__getitem__, keys))
+    def _rows(self, wanted: list[Key]) -> Any:
+        """A column of the rows of these keys in the table."""
+        first = self.positions[wanted[0]]
+        if (
+            self._keys[first : first + len(wanted)] == wanted
+        ):  # most are, and comparing is quicker than hashing
+            return integers(range(first, first + len(wanted)))
+        return integers(list(map(self.positions.__getitem__, wanted)))
 
-    def _transposed(self, rows: Iterable[Sequence[Any]], depth: int) -> list[Any]:
+    def _transposed(self, rows: Iterable[Iterable[Any]], depth: int) -> list[Any]:
         return [self.column(cells, depth + 1) for cells in zip(*rows)]
 
     # ------------------------------------------------------------------ kinds of cells
@@ -135,13 +144,17 @@ class Columns:
         """Nodes of one signature under a column of keys."""
         kind = type(cells[0])
         if kind is Alias:
-            targets = integers(self._rows(map(attrgetter("target"), cells)))
+            targets = self._rows(list(map(attrgetter("target"), cells)))
             return Call(map, (Alias, keys, Call(map, (self._key_at, targets))))
         if kind is DataNode:
             return Call(map, (DataNode, keys, self.column(list(map(attrgetter("value"), cells)), depth + 1)))
         first = cells[0]
-        args = self._transposed(map(attrgetter("args"), cells), depth)
-        named = self._transposed((task.kwargs.values() for task in cells), depth) if first.kwargs else []
+        args = self._transposed(map(_args, cells), depth)
+        named = (
+            self._transposed([options.values() for options in map(_kwargs, cells)], depth)
+            if first.kwargs
+            else []
+        )
         if type(keys) is Constant and all(type(cell) is Constant for cell in chain(args, named)):
             return Constant(self.value(first))
         positional = (keys, Constant(self.value(first.func)), *args)
@@ -209,53 +222,27 @@ class Columns:
         self._made[id(value)] = value, made
         return made
 
-    def _split(self, cells: Sequence[Any], signatures: Sequence[Hashable], depth: int) -> Any:
-        """Columns of the cells of each signature, read in turn."""
-        codes, parts, rest = parted(signatures)
-        columns = [self.column([cells[row] for row in part], depth + 1) for part in parts]
-        if rest:
-            columns.append(self.rest([cells[row] for row in rest]))
-        return merged(columns, codes)
+    def _split(self, cells: Sequence[Any], names: list[Any], depth: int) -> Any:
+        """Columns of the cells of each name, read in turn."""
+        parts = Parts(names)
+        columns = [self.column(part, depth + 1) for part in parts.of(cells)]
+        if parts.rest:
+            columns.append(self.rest(parts.left_over(cells)))
+        return parts.merged(columns)
 
 
-def signature(node: Any) -> Hashable:
-    """What nodes have in common that go into the same columns."""
-    if type(node) is not Task:
-        return id(type(node))
-    return id(node.func), len(node.args), node._data_producer, *node.kwargs
-
-
-def parted(signatures: Sequence[Hashable]) -> tuple[list[int], list[list[int]], list[int]]:
-    """The part of each row, the rows of each part, and the rows left over: these are the last part."""
-    found: dict[Hashable, list[int]] = {}
-    for row, name in enumerate(signatures):
-        if name in found:
-            found[name].append(row)
-        else:
-            found[name] = [row]
-    parts = {name: rows for name, rows in found.items() if len(rows) >= FEWEST and name is not None}
-    codes = dict.fromkeys(found, len(parts))
-    codes.update(zip(parts, range(len(parts))))
-    part_of = list(map(codes.__getitem__, signatures))
-    rest = [row for row, part in enumerate(part_of) if part == len(parts)]
-    return part_of, list(parts.values()), rest
-
-
-def merged(columns: Sequence[Any], codes: list[int]) -> Any:
-    """One column that takes each cell from the column that its code names."""
-    if len(columns) == 1:
-        return columns[0]
-    sources = _item_of([Call(iter, (column,)) for column in columns])
-    starts = [0, *compress(range(1, len(codes)), map(ne, codes, islice(codes, 1, None)))]
-    if 8 * len(starts) > len(codes):
-        return Call(map, (next, Call(map, (sources, integers(codes)))))
-    lengths = list(map(sub, [*starts[1:], len(codes)], starts))
-    turns = Call(map, (sources, integers([codes[start] for start in starts])))
-    return Call(chain.from_iterable, (Call(map, (islice, turns, integers(lengths))),))
-
-
-def _item_of(table: Any) -> Call:
-    return Call(getattr, (table, "__getitem__"))
+def signatures(nodes: Sequence[Any]) -> list[Any]:
+    """What nodes have in common that go into the same columns; None for what is no node of dask's own."""
+    kinds = list(map(type, nodes))
+    if kinds.count(Task) == len(kinds):  # the same as below, without a step in Python for each
+        shapes = (map(id, map(_func, nodes)), map(len, map(_args, nodes)), map(_producer, nodes))
+        return list(zip(*shapes, map(tuple, map(_kwargs, nodes))))
+    return [
+        (id(node.func), len(node.args), node._data_producer, tuple(node.kwargs))
+        if kind is Task
+        else (kind if kind in NODES else None)
+        for kind, node in zip(kinds, nodes)
+    ]
 
 
 def _is_ordinary(cell: Any) -> bool:
