@@ -14,7 +14,7 @@ from toolz import identity
 
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.program import operation
-from dask_rewrite.wire import Packed
+from dask_rewrite.hook.wire import Packed
 
 
 class TaskLayer(MaterializedLayer):
