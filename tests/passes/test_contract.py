@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from dask.highlevelgraph import HighLevelGraph
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import is_acyclic, verify
 from dask_rewrite.passes.base import Missed, Site
 from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.contract.accumulate import Partial
 from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.passes.contract.trees import Tree, find_trees
@@ -666,3 +669,49 @@ def test_the_plan_is_explained() -> None:
     (remark,) = [remark for remark in trace.remarks if remark.rule == "contract"]
     assert remark.kind == "applied"
     assert "instead of" in remark.reason
+
+
+# --------------------------------------------------------------------------------------
+# long sums in few digits
+
+
+def error(x: da.Array, value: Any) -> float:
+    """How far ``value`` is from ``x @ x.T``, in the norm, where this is computed in more digits."""
+    wide = np.asarray(x).astype(np.result_type(x.dtype, "f8"))
+    exact = wide @ wide.T
+    return float(np.linalg.norm(value - exact) / np.linalg.norm(exact))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "mean"), [("dot", "f4", 0.0), ("matmul", "c8", 0.0), ("einsum", "f4", 0.5)]
+)
+def test_long_sums_in_single_precision_lose_no_digits(name: str, dtype: str, mean: float) -> None:
+    values = np.random.default_rng(0).standard_normal((12, 2000)) / 4 + mean
+    x = da.from_array(values.astype(dtype), chunks=4) + np.zeros((), dtype)
+    y = PRODUCTS[name](x)
+    assert any(r.rule == "contract" and r.kind == "applied" for r in dask_rewrite.explain(y).remarks)
+    with dask.config.set(scheduler="sync"):
+        mine = error(x, dask_rewrite.optimize(y).compute())
+        with stock():
+            theirs = error(x, y.compute())
+    assert mine <= 2 * theirs
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 16, 17, 60])
+@pytest.mark.parametrize("levels", [1, 2, 3, 4])
+def test_partial_sums_take_in_every_step_once(steps: int, levels: int) -> None:
+    kept: list[Any] = []
+
+    def keep(value: Any) -> Any:
+        kept.append(value)
+        return value
+
+    sums = Partial(operator.add, steps, levels)
+    held = 0
+    for step in range(steps):
+        value = sums.begin(Task(None, np.int64, step), [])
+        sofar = sums.end(step, value, keep)
+        held = max(held, sum(each is not None for each in sums.held))
+    assert sofar() == sum(range(steps))
+    assert len(kept) == steps
+    assert held <= levels

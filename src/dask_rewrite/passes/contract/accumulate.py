@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,52 @@ def adder(dtype: np.dtype[Any], in_place: bool) -> Callable[..., Any]:
 FAN_IN = 8
 
 
+class Partial:
+    """The partial sums of one chain: each step adds to the lowest, and full runs are added one level up.
+
+    The error of a sum grows with the number of values that are added to it one by one. With ``levels``
+    partial sums none of them takes in more than about the ``levels``-th root of all.
+
+    Parameters
+    ----------
+    add : callable
+        Adds the second to the first.
+    steps : int
+        How many there will be.
+    levels : int
+        Partial sums that are held at a time, at most.
+    """
+
+    def __init__(self, add: Callable[..., Any], steps: int, levels: int) -> None:
+        self.add = add
+        self.run = max(2, ceil(steps ** (1 / levels)))
+        self.held: list[Any] = [None] * levels
+        self.latest: Any = None
+        self._last = steps - 1
+
+    def begin(self, body: Any, waits: Sequence[TaskRef]) -> Any:
+        """The first term of a step; it waits for the step before, whether or not it adds to that."""
+        if self.latest is not None and self.held[0] is None:
+            return operation(chunks.bind, (body, self.latest, *waits))
+        if self.latest is not None and waits:
+            self.held[0] = operation(chunks.bind, (self.held[0], *waits))
+        return body
+
+    def end(self, step: int, value: Any, keep: Callable[[Any], Any]) -> Any:
+        """Add what a step has made to the partial sums that it completes; returns the sum so far."""
+        full = 1
+        for level, other in enumerate(self.held):
+            if level and (step + 1) % full and step < self._last:
+                break
+            if other is not None:
+                value = operation(self.add, (value, other))
+                self.held[level] = None
+            full *= self.run
+            top = level
+        self.latest = self.held[top] = keep(value)
+        return self.latest
+
+
 def accumulate(
     tree: Tree,
     root: Task,
@@ -47,6 +94,7 @@ def accumulate(
     name: Callable[[int, int], Key],
     in_place: bool,
     scalar: bool,
+    levels: int = 1,
     wait: Callable[[int], TaskRef] | None = None,
 ) -> dict[Key, Task]:
     """The tasks of one sum: all steps of all chains, and the root.
@@ -67,6 +115,8 @@ def accumulate(
         The terms are products that nobody else sees, of the dtype of the sum.
     scalar : bool
         The result has no axes: the root's own function decides what it is.
+    levels : int
+        Partial sums of each chain that are held at a time, see `Partial`.
     wait : callable, optional
         From a step to the gate that the step after it waits for.
     """
@@ -81,18 +131,14 @@ def accumulate(
 
     ends: list[Any] = []
     for c, chain in enumerate(steps):
-        sofar: Any = None
+        partial_sums = Partial(add, len(chain), levels)
         for s, numbers in enumerate(chain):
-            if sofar is not None and wait is not None:
-                sofar = operation(chunks.bind, (sofar, wait(s - 1)))
-            for i, number in enumerate(numbers):
-                body = terms[number].body
-                if sofar is None:
-                    sofar = body
-                else:  # what this task makes itself comes first, so that products are made one by one
-                    sofar = operation(add, (sofar, body) if i else (body, sofar))
-            if s < len(chain) - 1 or len(steps) > 1:
-                sofar = keep(c, s, sofar)
+            waits = [] if wait is None or not s else [wait(s - 1)]
+            value = partial_sums.begin(terms[numbers[0]].body, waits)
+            for number in numbers[1:]:  # the products of one task are made one by one
+                value = operation(add, (value, terms[number].body))
+            last_one = s == len(chain) - 1 and len(steps) == 1
+            sofar = partial_sums.end(s, value, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
     level = len(steps)
     while len(ends) > FAN_IN:

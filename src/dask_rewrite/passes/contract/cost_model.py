@@ -21,6 +21,8 @@ SMALL_LOCAL, SMALL_CLUSTER = 2**19, 2**22
 GATES_CLUSTER = 2**26
 #: Loads under way, per thread, beyond those that are being worked on.
 AHEAD = 2
+#: Steps in which one partial sum takes in values; with more, there are partial sums of partial sums.
+LONGEST = 10
 #: A plan that saves less than this part of the bytes is not worth it.
 GAIN = 0.8
 
@@ -57,6 +59,8 @@ class Sizes:
         All results are held until the last is there.
     below : sequence of Block
         What these are made from, where others need it too: it is there until they are made.
+    rounds : bool
+        The sums are of so few digits that long ones must be summed in blocks.
     """
 
     sums: int
@@ -65,6 +69,7 @@ class Sizes:
     blocks: Sequence[Block]
     kept: bool = False
     below: Sequence[Block] = ()
+    rounds: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -75,6 +80,18 @@ class Sizes:
         """Bytes that dask would hold: all blocks, and the results or those being worked on."""
         results = self.sums if self.kept else min(self.sums, machine.threads)
         return self.nbytes + results * self.accumulator
+
+    def levels(self, chains: int, width: int) -> int:
+        """Partial sums that each chain needs so that none of them takes in too many values.
+
+        Examples
+        --------
+        >>> single = Sizes(1, 4000, 8, [], rounds=True)
+        >>> single.levels(1, 1), single.levels(1, 4), single.levels(16, 1), single.levels(64, 4)
+        (4, 3, 3, 2)
+        """
+        steps = math.ceil(self.terms / (chains * width))
+        return math.ceil(math.log(max(2, steps), LONGEST) - 1e-9) if self.rounds else 1
 
     @property
     def per_slab(self) -> float:
@@ -116,6 +133,8 @@ class Plan:
         Predicted bytes of blocks held.
     before : int
         Predicted without the rewrite.
+    levels : int
+        Partial sums that each chain holds at a time, see `chains.Partial`.
     """
 
     chains: int
@@ -125,6 +144,7 @@ class Plan:
     lockstep: bool
     peak: int
     before: int
+    levels: int = 1
 
     def steps(self, terms: int) -> list[list[list[int]]]:
         """For each chain its steps, for each step the numbers of the terms it adds.
@@ -139,6 +159,8 @@ class Plan:
 
     def __str__(self) -> str:
         chains = "one chain" if self.chains == 1 else f"{self.chains} chains"
+        if self.levels > 1:
+            chains += f" in blocks ({self.levels - 1} more partial sums each)"
         gates = f"loads at most {self.look + self.every - 1} steps ahead" if self.look else "no gates"
         return (
             f"{chains} a block, {self.width} terms a step, {gates}; "
@@ -182,7 +204,8 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
         if sizes.sums < 2 * machine.threads:
             return Missed(f"predicted peak {shown(plan.peak)}, and {shown(before)} as it is")
-        return replace(plan, chains=1, look=0, every=1, lockstep=False, peak=before)
+        levels = sizes.levels(1, plan.width)
+        return replace(plan, chains=1, look=0, every=1, lockstep=False, peak=before, levels=levels)
     return plan
 
 
@@ -192,20 +215,21 @@ def plan_alone(sizes: Sizes, machine: Machine) -> Plan | Missed:
     Not where there may turn out to be more threads, which would have nothing to do: on a cluster, or where
     nobody has said how many there are.
     """
-    levels = math.ceil(math.log(sizes.terms, 4))
-    before = (machine.threads + 3 * levels) * sizes.accumulator
+    before = (machine.threads + 3 * math.ceil(math.log(sizes.terms, 4))) * sizes.accumulator
     chains = math.ceil(machine.threads / sizes.sums)
-    peak = (chains * sizes.sums + machine.threads) * sizes.accumulator
+    levels = sizes.levels(chains, 1)
+    peak = (chains * sizes.sums * levels + machine.threads) * sizes.accumulator
     fixed = machine.configured and machine.workers == 1
     if not fixed or sizes.sums > machine.threads or sizes.terms < 4 * chains or peak >= before:
         return Missed("no block is needed by two of these sums")
-    return Plan(chains, 1, 0, 1, False, peak, before)
+    return Plan(chains, 1, 0, 1, False, peak, before, levels)
 
 
 def _predicted(plan: Plan, sizes: Sizes, machine: Machine) -> Plan:
     running = sizes.sums * plan.chains
     lockstep = machine.workers == 1 and running >= 2 * machine.threads and plan.every == 1
-    accumulators = (running + min(running, machine.threads)) * sizes.accumulator
+    levels = sizes.levels(plan.chains, plan.width)
+    accumulators = (running * levels + min(running, machine.threads)) * sizes.accumulator
     blocks = sizes.held(plan.width * plan.chains, plan.look + plan.every - 2)
     copies = 2 if machine.workers > 1 else 1  # most blocks are used by several workers
-    return replace(plan, lockstep=lockstep, peak=accumulators + copies * blocks)
+    return replace(plan, lockstep=lockstep, peak=accumulators + copies * blocks, levels=levels)

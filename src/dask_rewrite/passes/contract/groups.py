@@ -104,7 +104,8 @@ class Group:
                 found = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
                 if found is not None and dep not in first:
                     below.append(Block(found.nbytes, 0, last.get(point, private[point]), False))
-        return Sizes(len(self.trees), len(self.terms[0]), self.accumulator, blocks, self._kept(site), below)
+        count, kept = len(self.terms[0]), self._kept(site)
+        return Sizes(len(self.trees), count, self.accumulator, blocks, kept, below, self._loses_digits)
 
     def take_loads(self, site: Site, points: Mapping[Key, Task]) -> bool:
         """Make the loads parts of the terms, if each is needed by one term and nobody else."""
@@ -121,6 +122,12 @@ class Group:
             found = {key: points[key] for key in loads}
             self.terms = [[with_loads(term, found) for term in terms] for terms in self.terms]
         return True
+
+    @property
+    def _loses_digits(self) -> bool:
+        """Sums in single precision: of its seven digits, a long chain would lose one or two."""
+        dtype = self.trees[0].reducer.dtype
+        return dtype.kind in _ROUNDED and dtype.itemsize <= (8 if dtype.kind == "c" else 4)
 
     def _kept(self, site: Site) -> bool:
         """Somebody wants the results as they are, or one task gathers them."""
