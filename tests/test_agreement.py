@@ -152,3 +152,11 @@ def test_our_passes_keep_facts() -> None:
         for make in MAKING.values():
             found = make()
             dask_rewrite.optimize(*(found if isinstance(found, tuple) else (found,)))
+
+
+def test_values_are_not_compared() -> None:
+    """As the documentation says: a slice shifted by one is no other kind of block."""
+    first = made_by(operator.getitem, TaskRef("x"), (slice(None), slice(0, 2)))
+    check_facts(first, made_by(operator.getitem, TaskRef("x"), (slice(None), slice(1, 3))))
+    with pytest.raises(VerificationError, match="task 'y' made an array"):
+        check_facts(first, made_by(operator.getitem, TaskRef("x"), (slice(None), slice(0, 3))))

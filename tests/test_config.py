@@ -353,3 +353,47 @@ def test_remarks_go_to_the_log(caplog: Any) -> None:
         caplog.clear()
         dask_rewrite.optimize(program())
         assert not caplog.records
+
+
+# --------------------------------------------------------------------------------------
+# dask's own options
+
+
+def delayed_chain() -> Any:
+    x = dask.delayed(abs)(-1)
+    for _ in range(5):
+        x = dask.delayed(abs)(x)
+    return x
+
+
+def test_fusion_is_switched_off_by_dasks_own_option() -> None:
+    x = distinct((8, 8), 4)
+    y = ((x + 1) * 2)[1:5].sum()
+    fusion = {"fuse-small", "fuse-chains"}  # layers are fused while they are lowered, which is one step
+    with dask.config.set({"optimization.fuse.active": False}):
+        report = dask_rewrite.explain(y)
+        assert fusion.isdisjoint(step.name for step in report.steps)
+        assert "fuse-slices" in {step.name for step in report.steps}
+        apart = tasks_of(y)
+        assert_same(dask_rewrite.optimize(y).compute(), y.compute(optimize_graph=False))
+        with switched_on():
+            assert_same(y.compute(), y.compute(optimize_graph=False))
+    # four blocks: cut, add, multiply, sum
+    assert len(apart) >= 4 * 4
+    for active in (None, True, 0):  # null is dask's default, and only false is off
+        with dask.config.set({"optimization.fuse.active": active}):
+            assert fusion <= {step.name for step in dask_rewrite.explain(y).steps}
+            assert len(tasks_of(y)) < len(apart)
+
+
+@pytest.mark.parametrize("active", [None, False])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_explain_fuses_delayed_objects_as_computing_does(fuse: bool, active: bool | None) -> None:
+    x = delayed_chain()
+    with dask.config.set({"optimization.fuse.delayed": fuse, "optimization.fuse.active": active}):
+        after = dask_rewrite.explain(x).after
+        assert after is not None
+        assert after.tasks == len(tasks_of(x)) == (1 if fuse and active is None else 6)
+        sent = dask_rewrite.optimize(x)
+        assert len(dict(sent.__dask_graph__())) == after.tasks
+        assert sent.compute() == 1

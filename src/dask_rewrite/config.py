@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dask.config
@@ -14,6 +14,9 @@ from dask.utils import parse_bytes
 #: The options read last and what they were read from, since small graphs are rewritten in less time than
 #: reading them takes. Both are one value, so that no other thread sees one without the other.
 _last: tuple[bytes, Options] | None = None
+
+#: What dask's own option ``optimization.fuse.active: false`` leaves out.
+FUSION = frozenset({"fuse-blockwise", "fuse-small", "fuse-chains"})
 
 _DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
 
@@ -67,25 +70,29 @@ class Options:
             raw = {}
         if not isinstance(raw, dict):
             raise ValueError(f"rewrite: expected a mapping of options, got {raw!r}")
+        fuse = dask.config.get("optimization.fuse.active", None) is not False
         try:  # pickles tell 0 from false, and nobody changes them while we look
-            token = pickle.dumps(raw)
+            token = pickle.dumps((raw, fuse))
         except Exception:  # no option is like that: reading it says which one
-            return _read(dict(raw))
+            return _read(dict(raw), fuse)
         last = _last
         if last is not None and last[0] == token:
             return last[1]
-        options = _read(pickle.loads(token))
+        options = _read(*pickle.loads(token))
         _last = token, options
         return options
 
 
-def _read(raw: dict[Any, Any]) -> Options:
+def _read(raw: dict[Any, Any], fuse: bool) -> Options:
     values = {str(name).replace("_", "-"): value for name, value in raw.items()}
     if unknown := sorted(values.keys() - _CHECKS.keys()):
         raise ValueError(
             f"rewrite.{unknown[0]}: no such option; expected one of {', '.join(sorted(_CHECKS))}"
         )
-    return Options(**{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()})
+    options = Options(
+        **{name.replace("-", "_"): _CHECKS[name](name, value) for name, value in values.items()}
+    )
+    return options if fuse else replace(options, disable=options.disable | FUSION)
 
 
 def _boolean(name: str, value: Any) -> bool:
