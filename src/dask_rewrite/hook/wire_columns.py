@@ -72,19 +72,20 @@ class Columns:
             return Constant(self.value(first))
         if len(cells) < FEWEST or depth > DEEPEST:
             return self.rest(cells)
-        kinds = list(map(type, cells))
-        if kinds.count(kinds[0]) < len(kinds):
-            return self._split(cells, kinds, depth)
-        simple = self._simple(kinds[0], cells)
+        kind = type(first)
+        if len(set(map(type, cells))) > 1:
+            return self._split(cells, list(map(type, cells)), depth)
+        simple = self._simple(kind, cells)
         if simple is not None:
             return simple
-        distinct = dict(zip(map(id, cells), cells))
-        if 2 * len(distinct) <= len(cells):
+        count = len(set(map(id, cells)))
+        if 2 * count <= len(cells):
+            distinct = dict(zip(map(id, cells), cells))
             rows = dict(zip(distinct, range(len(distinct))))
             values = list(distinct.values())
             table = Call(list, (Call(islice, (self.column(values, depth + 1), len(values))),))
             return Call(map, (item_of(table), integers(list(map(rows.__getitem__, map(id, cells))))))
-        return self._compound(kinds[0], cells, depth, len(distinct) == len(cells))
+        return self._compound(kind, cells, depth, count == len(cells))
 
     def rest(self, cells: Iterable[Any]) -> list[Any]:
         """A column of cells that have nothing in common."""
@@ -150,11 +151,13 @@ class Columns:
             return Call(map, (DataNode, keys, self.column(list(map(attrgetter("value"), cells)), depth + 1)))
         first = cells[0]
         args = self._transposed(map(_args, cells), depth)
-        named = (
-            self._transposed([options.values() for options in map(_kwargs, cells)], depth)
-            if first.kwargs
-            else []
-        )
+        named: list[Any] = []
+        if first.kwargs:
+            options = list(map(_kwargs, cells))
+            if all(map(is_, options, repeat(first.kwargs))):
+                named = [Constant(self.value(option)) for option in first.kwargs.values()]
+            else:
+                named = self._transposed(map(dict.values, options), depth)
         if type(keys) is Constant and all(type(cell) is Constant for cell in chain(args, named)):
             return Constant(self.value(first))
         positional = (keys, Constant(self.value(first.func)), *args)
@@ -167,8 +170,8 @@ class Columns:
         if all(type(cell) is Constant for cell in named):
             make = partial(Task, **dict(zip(names, (cell.args[0] for cell in named))))
             return Call(map, (make, *positional))
-        options = Call(map, (dict, Call(map, (zip, Constant(names), Call(zip, tuple(named))))))
-        return Call(map, (apply, Constant(Task), Call(zip, positional), options))
+        held = Call(map, (dict, Call(map, (zip, Constant(names), Call(zip, tuple(named))))))
+        return Call(map, (apply, Constant(Task), Call(zip, positional), held))
 
     def _containers(self, kind: type, cells: Sequence[NestedContainer], depth: int) -> Any:
         if not all(map(_is_ordinary, cells)):
