@@ -141,6 +141,10 @@ FORMS: dict[str, Callable[[int], GraphNode]] = {
     "lists as literals": lambda i: Task(("y", i), user, [i, [i]], [], SHARED, [1, 2]),
     "tuples as literals": lambda i: Task(("y", i), user, (), (1, 2), (i, (i, "a")), (0,) * (i % 3)),
     "arrays": lambda i: Task(("y", i), user, np.arange(i), ARRAY, ARRAY.dtype),
+    "small arrays": lambda i: Task(("y", i), user, np.arange(i, i + 4.0), np.ones((1, 2, 0))),
+    "zero-dimensional arrays": lambda i: Task(("y", i), user, np.array(i), np.array(str(i))),
+    "arrays of two types": lambda i: Task(("y", i), user, np.array([i], "i4" if i % 5 else "f8")),
+    "arrays of objects": lambda i: Task(("y", i), user, np.array([i, None])),
     "partials": lambda i: Task(("y", i), partial(user, 1, axis=i), ref("x", i)),
     "one partial": lambda i: Task(("y", i), PARTIAL, ref("x", i)),
     "many templates": lambda i: Task(("y", i), Task("t", add, ref("x0"), i).__call__, Task(None, dict, x0=i)),
@@ -212,6 +216,30 @@ def test_shared_lists_stay_shared_and_others_do_not() -> None:
     shared, own = zip(*[found["y", i].args[2:] for i in ROWS])
     assert len(set(map(id, shared))) == 1
     assert len(set(map(id, own))) == len(ROWS)
+
+
+def test_small_arrays_keep_their_memory_order_and_whether_they_may_be_written_into() -> None:
+    def arrays(i: int) -> list[np.ndarray[Any, Any]]:
+        fixed = np.arange(6.0) + i
+        fixed.flags.writeable = False
+        return [np.arange(6) + i, fixed, np.asfortranarray(np.full((2, 3), i)), np.ma.array([i], mask=[True])]
+
+    tasks = {("y", i): Task(("y", i), user, *arrays(i)) for i in range(600)}
+    assert_arrives(tasks)
+    found = cloudpickle.loads(cloudpickle.dumps(Packed(tasks)))
+    for i in (0, 1, 255, 256, 599):
+        for sent, got in zip(tasks["y", i].args, found["y", i].args):
+            assert type(sent) is type(got)
+            assert (sent.flags.writeable, sent.flags.f_contiguous) == (
+                got.flags.writeable,
+                got.flags.f_contiguous,
+            )
+    found["y", 0].args[0][:] = -1
+    assert found["y", 1].args[0].tolist() == [1, 2, 3, 4, 5, 6]
+    one = np.arange(3)
+    shared = {("y", i): Task(("y", i), user, one if i < 9 else np.arange(3) + i) for i in range(20)}
+    found = assert_arrives(shared)
+    assert len({id(found["y", i].args[0]) for i in range(9)}) == 1
 
 
 def test_in_this_process_nothing_is_copied() -> None:

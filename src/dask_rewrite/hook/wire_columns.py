@@ -15,10 +15,12 @@ from operator import attrgetter, is_
 from types import MethodType
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Alias, DataNode, Dict, List, NestedContainer, Set, Task, TaskRef, Tuple
 from dask.typing import Key
 from dask.utils import apply
 
+from dask_rewrite.hook.wire_arrays import stacked
 from dask_rewrite.hook.wire_numbers import Call, Constant, integers, item_of
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
 
@@ -125,7 +127,8 @@ class Columns:
         if kind is slice:
             parts = list(map(attrgetter("start", "stop", "step"), cells))
             return Call(map, (slice, *self._transposed(parts, depth)))
-        return list(cells)
+        column = stacked(cells) if kind is np.ndarray and unique else None
+        return list(cells) if column is None else column
 
     def _rows(self, wanted: list[Key]) -> Any:
         """A column of the rows of these keys in the table."""
