@@ -91,14 +91,18 @@ class Effects:
         if effect == "unknown":
             return "unknown", False
         for step in steps:
-            body = step.__self__ if type(step) is MethodType else None
-            if not isinstance(body, Task):
-                return "unknown", False
-            known_already = self._bodies.get(id(body))
-            if known_already is None:
-                known_already = self._bodies[id(body)] = (body, self._look(body))
-            effect, also = known_already[1]
+            effect, also = self.of_step(step)
             if effect == "unknown":
                 return "unknown", False
             pure = pure and also
         return effect, pure
+
+    def of_step(self, step: Any) -> tuple[Effect, bool]:
+        """What a template or a step of a program does to what it is given, and whether it is pure."""
+        body = step.__self__ if type(step) is MethodType else None
+        if not isinstance(body, Task):
+            return "unknown", False
+        known_already = self._bodies.get(id(body))
+        if known_already is None:
+            known_already = self._bodies[id(body)] = (body, self._look(body))
+        return known_already[1]

@@ -7,7 +7,7 @@ from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
-from dask._task_spec import GraphNode, TaskRef, _identity_cast
+from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
 from toolz import last, pipe
 
 from dask_rewrite.analysis.fact_cache import intern, number_of, signature
@@ -48,7 +48,9 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     while type(inner) is partial:
         inner = inner.func
     is_frame = type(func) is MethodType or func is pipe
-    is_known = is_frame or known(inner) is not None
+    is_known = (
+        not _is_lost(func.__self__) if type(func) is MethodType else is_frame or known(inner) is not None
+    )
     try:
         number = number_of(func) if is_known and not is_frame else None
     except TypeError:  # an argument that cannot be compared
@@ -56,6 +58,21 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     found = Function(func, is_known, number, is_frame or func is last or func is _identity_cast)
     functions[id(func)] = found
     return found
+
+
+def _is_lost(body: Any) -> bool:
+    """Whether what an expression gives is unknown whatever its inputs are: one look for a whole layer."""
+    if type(body) is Task:
+        func = body.func
+        if type(func) is MethodType or func is pipe or func is last:
+            return False
+        while type(func) is partial:
+            func = func.func
+        if func is not _identity_cast and known(func) is None:
+            return True
+    elif type(body) is not List:
+        return False
+    return any(map(_is_lost, body.args))
 
 
 def keywords_of(kwargs: dict[str, Any], keywords: dict[int, Keywords]) -> Keywords:

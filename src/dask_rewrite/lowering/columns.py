@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef, parse_input
 from dask.array.core import concatenate_axes
 from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep, ArraySliceDep
@@ -18,7 +19,8 @@ from dask_rewrite.lowering.references import References
 
 #: Their values are tuples of slices or numbers: nothing to look into.
 _PLAIN_DEPS = (ArraySliceDep, ArrayChunkShapeDep, ArrayBlockIdDep)
-_PLAIN = frozenset([tuple, slice, int, float, str, bool, type(None)])
+_SEQUENCES = frozenset([tuple, list])
+_PLAIN = _SEQUENCES | {dict, slice, int, float, str, bool, type, type(None)}
 
 
 class Columns:
@@ -97,12 +99,15 @@ class Columns:
 
 
 def _are_plain(values: list[Any]) -> bool:
-    """Nothing but numbers, text, slices, and tuples of these: there is nothing to look for in them."""
+    """Nothing but numbers, text, slices, types, and containers of these: nothing to look for."""
     while values:
         kinds = set(map(type, values))
-        if not kinds <= _PLAIN:
+        if not all(kind in _PLAIN or issubclass(kind, np.dtype) for kind in kinds):
             return False
-        values = list(chain.from_iterable([v for v in values if type(v) is tuple])) if tuple in kinds else []
+        inner = [v for v in values if type(v) in _SEQUENCES] if not kinds.isdisjoint(_SEQUENCES) else []
+        if dict in kinds:
+            inner += [v.values() for v in values if type(v) is dict]
+        values = list(chain.from_iterable(inner))
     return True
 
 

@@ -66,6 +66,14 @@ class Behaviour:
         looked = dict(zip(others, self._look(others)))
         return [looked[key] if key in looked else by_token[tokens[key]] for key in keys]
 
+    def may_be_pure(self, func: Any) -> bool:
+        """Whether tasks that call this can be pure: one look for all of them."""
+        if type(func) is MethodType:
+            effect, pure = self._effects.of_step(func)
+            return pure and effect != "unknown"
+        found = known(func)
+        return found is not None and found.pure
+
     def _look(self, keys: Sequence[Key]) -> list[tuple[Effect, bool]]:
         nodes = [self._nodes[key] for key in keys]
         ask = self._effects.both

@@ -16,7 +16,6 @@ from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
-from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.graph.graph import Consumers, Graph, consumers_of
 from dask_rewrite.passes.share.array_keys import sketch
 from dask_rewrite.passes.share.bulk_effects import Behaviour
@@ -125,11 +124,8 @@ class Numbering:
             owner = func.__self__ if type(func) is MethodType else func
             groups.setdefault((id(owner), len(task.args)), []).append(task.key)
         for group in groups.values():
-            func = cast(Task, self._nodes[group[0]]).func
-            if type(func) is not MethodType:
-                found = known(func)
-                if found is None or not found.pure:
-                    continue
+            if not self.behaviour.may_be_pure(cast(Task, self._nodes[group[0]]).func):
+                continue
             fact = self._facts.of(group[0]) if self._find_constants else None
             constants = fact is not None and fact.fill is not None
             if len(group) > 1 or constants:
