@@ -2,7 +2,7 @@
 
     python dev.py demo      what the optimizer is worth, beside stock dask, on a local cluster with real files
     python dev.py test      the tests; further words go to pytest: `python dev.py test -k bisect`
-    python dev.py lint      ruff and mypy
+    python dev.py lint      ruff, mypy, and which folder may import which
     python dev.py doctest   the examples in docstrings
     python dev.py docs      the documentation, in docs/_build/html
     python dev.py examples  every script in examples/
@@ -172,6 +172,7 @@ def lint(rest: list[str]) -> list[Command]:
         [python, "-m", "ruff", "check", "."],
         [python, "-m", "ruff", "format", "--check", "."],
         [python, "-m", "mypy", "--strict", "src"],
+        [str(Path(python).with_name("lint-imports"))],
     ]
 
 

@@ -396,7 +396,7 @@ def work_of(action: Callable[[], Any]) -> int:
 
 def assert_linear(build: Callable[[int], Any], sizes: tuple[int, ...], factor: float = 2.3) -> None:
     """Rewriting what ``build`` makes of twice the size costs at most ``factor`` times as much."""
-    from dask_rewrite.pipeline.run import rewrite
+    from dask_rewrite.hook.optimizer import rewrite
 
     costs = []
     for size in sizes:

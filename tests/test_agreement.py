@@ -16,7 +16,8 @@ from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import VerificationError
-from dask_rewrite.passes.base import Replacement, Rules, Site
+from dask_rewrite.passes.base import Rules
+from dask_rewrite.passes.site import Replacement, Site
 from dask_rewrite.pipeline import selection
 from dask_rewrite.pipeline.verify_facts import check_facts
 from dask_rewrite.remarks import Remarks, RewriteWarning

@@ -86,7 +86,7 @@ def test_help_lists_the_commands():
 
 
 def test_passes():
-    from dask_rewrite.pipeline.run import PASSES
+    from dask_rewrite.pipeline.selection import PASSES
 
     lines = run("passes").splitlines()[2:]
     assert [line.split()[0] for line in lines] == list(PASSES)

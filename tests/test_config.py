@@ -16,12 +16,12 @@ import yaml
 
 import dask_rewrite
 from dask_rewrite.config import Options
-from dask_rewrite.pipeline import run as pipeline
+from dask_rewrite.pipeline import selection
 from dask_rewrite.pipeline.selection import TASK_PASSES, select
 from helpers import assert_same, distinct, switched_on, tasks_of, unchanged_config
 
 PACKAGE = Path(dask_rewrite.__file__).parent
-PASSES = list(pipeline.PASSES)
+PASSES = list(selection.PASSES)
 OPTIONAL = [name for name in PASSES if name not in ("cull", "lower")]
 DEFAULTS = yaml.safe_load((PACKAGE / "rewrite.yaml").read_text("utf-8"))["rewrite"]
 SCHEMA = yaml.safe_load((PACKAGE / "rewrite-schema.yaml").read_text("utf-8"))["properties"]["rewrite"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dask_rewrite.pipeline.run import PASSES
+from dask_rewrite.pipeline.selection import PASSES
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -7,9 +7,9 @@ import operator
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef
 
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import with_values
-from dask_rewrite.graph.survey import survey
-from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.site import Site
 
 
 def small_graph() -> Graph:

@@ -15,7 +15,8 @@ from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from dask_rewrite.graph.pickling import by_reference, culprit, parts, pickled_size
+from dask_rewrite.graph.pickling import by_reference, pickled_size
+from dask_rewrite.tools.culprit import culprit, parts
 from dask_rewrite.tools.preflight import PreflightReport, preflight
 from test_report import Balanced
 

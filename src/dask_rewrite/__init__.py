@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 from dask_rewrite import config as _config
+from dask_rewrite._version import __version__
 from dask_rewrite.remarks import Remark, RewriteWarning
 
 _config.register()

@@ -15,7 +15,8 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from dask_rewrite.pipeline.run import Trace, rewrite_tasks
+from dask_rewrite.pipeline.run import rewrite_tasks
+from dask_rewrite.pipeline.trace import Trace
 from dask_rewrite.scheduler import machine
 from distributed import Client, SchedulerPlugin
 from helpers import keys_of, stock, switched_on

@@ -21,13 +21,15 @@ from hypothesis import strategies as st
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import is_acyclic, verify
-from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.contract.accumulate import Partial
 from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.passes.contract.trees import Tree, find_trees
-from dask_rewrite.pipeline.run import Trace, rewrite_tasks
+from dask_rewrite.passes.site import Site
+from dask_rewrite.pipeline.run import rewrite_tasks
+from dask_rewrite.pipeline.trace import Trace
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
 from helpers import Source, assert_same, keys_of, stock, switched_on

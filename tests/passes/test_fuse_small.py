@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dask_rewrite
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.survey import survey
+from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks

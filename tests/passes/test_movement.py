@@ -18,11 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.movement.isolated import staying
-from dask_rewrite.passes.movement.read import Reader
-from dask_rewrite.passes.movement.tiles import NOT_TILED
+from dask_rewrite.passes.movement.read import NOT_TILED, Reader
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 from helpers import (
     assert_linear,

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph, consumers_of
 from dask_rewrite.passes.share import Share
-from dask_rewrite.passes.share.bulk_effects import Behaviour
+from dask_rewrite.passes.share.bulk_effects import Behaviour, written
 from dask_rewrite.passes.share.immutable import index_parts, is_frozen
-from dask_rewrite.passes.share.readers import written
 from dask_rewrite.passes.share.tokens import Identity
 from dask_rewrite.remarks import Remarks
 from helpers import (

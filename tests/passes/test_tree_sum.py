@@ -436,7 +436,8 @@ ASK = "delayed values are of unknown type; see rewrite.options.tree-sum.delayed"
 
 
 def remarks_of(x: Any, **options: Any) -> set[str]:
-    from dask_rewrite.pipeline.run import Trace, rewrite_tasks
+    from dask_rewrite.pipeline.run import rewrite_tasks
+    from dask_rewrite.pipeline.trace import Trace
 
     trace = Trace()
     with dask.config.set({"rewrite.options": {"tree-sum": options}} if options else {}):

@@ -32,18 +32,16 @@ from toolz import last, pipe
 from dask_rewrite.analysis.fact_cache import (
     NOTHING,
     RESULTS,
-    fact_of_array,
-    intern,
-    name_here,
-    signature,
-    tidy,
-)
-from dask_rewrite.analysis.fact_calls import (
     UNKNOWN,
     Function,
     Keywords,
+    fact_of_array,
     function_of,
+    intern,
     keywords_of,
+    name_here,
+    signature,
+    tidy,
     transferred,
 )
 from dask_rewrite.analysis.knowledge.fact import Fact

@@ -7,13 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
-
-if TYPE_CHECKING:
-    from dask_rewrite.analysis.facts import Facts
 
 Nodes = dict[Key, GraphNode]
 Consumers = Mapping[Key, Sequence[Key]]
@@ -88,7 +85,7 @@ class Graph:
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
-    facts: Facts | None = None
+    facts: Any = None  # what passes share; the graph itself does not look at it
     token: str = ""
     _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
     _called: tuple[int, dict[int, list[Task]]] | None = field(

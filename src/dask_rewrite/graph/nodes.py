@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias, overload
 
+import numpy as np
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
 from dask.typing import Key
 from toolz import identity
@@ -209,3 +212,21 @@ def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gain
                 gained |= found.dependencies
         filled.append(arg)
     return filled
+
+
+def is_coroutine(func: Any) -> bool:
+    """Whether a worker would await what this function returns."""
+    if type(func) is FunctionType:
+        return bool(func.__code__.co_flags & inspect.CO_COROUTINE)
+    if type(func) is BuiltinFunctionType or type(func) is np.ufunc:
+        return False
+    try:
+        return inspect.iscoroutinefunction(func)
+    except Exception:
+        return False
+
+
+def may_move(func: Any) -> bool:
+    """Whether a task that calls this may be merged: a worker awaits some, or knows them by name."""
+    module = getattr(func, "__module__", None) or ""
+    return not is_coroutine(func) and not module.startswith("distributed.")

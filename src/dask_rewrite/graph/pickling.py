@@ -1,61 +1,74 @@
-"""What an object weighs when it is pickled, and which part of it cannot be."""
+"""What an object weighs when it is pickled, and what pickle takes as it is."""
 
 from __future__ import annotations
 
+import copyreg
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
-from itertools import islice
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from dask._task_spec import DataNode, Task
+import cloudpickle
 
-from dask_rewrite.graph.held import Held
-
-__all__ = ["Culprit", "Part", "by_reference", "culprit", "parts", "pickled_size"]
-
-#: Parts of one object that are tried, and how far down.
-_WIDTH = 10_000
-_DEPTH = 40
-
-Part = tuple[str, Any]
+_plain_kinds: dict[type, bool] = {}
+#: What a class may define to be pickled in a way of its own.
+_PICKLING = ("__reduce_ex__", "__reduce__", "__getstate__")
 
 
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """The innermost part of an object that cannot be pickled.
+def is_plain(kind: type) -> bool:
+    """Whether pickle takes the attributes of such objects as they are."""
+    found = _plain_kinds.get(kind)
+    if found is None:
+        found = (
+            all(getattr(kind, name, None) is getattr(object, name) for name in _PICKLING)
+            and not hasattr(kind, "__getnewargs__")
+            and not hasattr(kind, "__getnewargs_ex__")
+            and kind not in copyreg.dispatch_table
+            and bool(kind.__dictoffset__ or "__slots__" in vars(kind))  # else it is not written in Python
+        )
+        if len(_plain_kinds) < 10_000:
+            _plain_kinds[kind] = found
+    return found
 
-    Parameters
-    ----------
-    path : tuple of str
-        How to get there from the object that was asked about, in words.
-    kind : str
-        Type of the part.
-    error : str
-        What pickling it says.
-    """
 
-    path: tuple[str, ...]
-    kind: str
-    error: str
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object, those in slots as well."""
+    found = dict(getattr(value, "__dict__", ()))
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            descriptor: Any = vars(base).get(name)
+            try:
+                found[name] = descriptor.__get__(value, base)
+            except AttributeError:
+                continue
+    return found
+
+
+class _Enough(BaseException):
+    """Heavy already: no need to go on."""
 
 
 class _Scale:
     """A file that weighs what is written to it and forgets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, enough: int) -> None:
         self.nbytes = 0
+        self.enough = enough
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes
-        self.nbytes += size
+        self._add(size)
         return size
 
     def add_buffer(self, buffer: Any) -> bool:
-        self.nbytes += buffer.raw().nbytes
+        self._add(buffer.raw().nbytes)
         return False  # out of band: the memory of an array is weighed without being copied
+
+    def _add(self, size: int) -> None:
+        self.nbytes += size
+        if self.nbytes > self.enough:
+            raise _Enough
 
 
 def pickled_size(value: Any) -> int:
@@ -70,81 +83,41 @@ def pickled_size(value: Any) -> int:
     >>> pickled_size(lambda: 1) > 0
     True
     """
-    import cloudpickle
-
-    scale = _Scale()
-    try:
-        cloudpickle.Pickler(scale, protocol=5, buffer_callback=scale.add_buffer).dump(value)
-    except Exception:
-        pickler = _distributed_pickler()
-        if pickler is None:
-            raise
-        scale = _Scale()
-        try:
-            pickler(scale, protocol=5, buffer_callback=scale.add_buffer).dump(value)
-            return scale.nbytes
-        except Exception:
-            pass
-        raise
-    return scale.nbytes
+    return pickled_up_to(value, sys.maxsize, _distributed_pickler)
 
 
-def culprit(value: Any) -> Culprit | None:
-    """The innermost part of ``value`` that cannot be pickled; None where all of it can.
+def _loaded_pickler() -> Any:
+    """The pickler of distributed, where that is in use."""
+    module = sys.modules.get("distributed.protocol.pickle")
+    return None if module is None else module._DaskPickler
+
+
+def pickled_up_to(value: Any, enough: int, fallback: Callable[[], Any] = _loaded_pickler) -> int:
+    """Bytes of a pickled object, or a number above ``enough`` as soon as that is certain.
 
     Examples
     --------
-    >>> from functools import partial
-    >>> print(culprit(partial(print, file=(n for n in range(3)))))
-    Culprit(path=("keyword 'file' of a partial",), kind='generator', error="cannot pickle 'generator' object")
+    >>> pickled_up_to(bytes(50), 1000) < 200
+    True
+    >>> pickled_up_to(bytes(10_000_000), 1000) > 1000
+    True
     """
-    error = _failure(value)
-    if error is None:
-        return None
-    path: list[str] = []
-    on_path = [value]  # kept alive: a new object at an old address is not the old object
-    while len(path) < _DEPTH:
-        for label, part in islice(parts(value), _WIDTH):
-            if any(part is above for above in on_path):
-                continue
-            failure = _failure(part)
-            if failure is not None:
-                path.append(label)
-                on_path.append(part)
-                value, error = part, failure
-                break
-        else:
-            break
-    return Culprit(tuple(path), _kind(value), error)
+    try:
+        return _weighed(value, enough, cloudpickle.Pickler)
+    except Exception:
+        pickler = fallback()
+        if pickler is None:
+            raise
+        with suppress(Exception):
+            return _weighed(value, enough, pickler)
+        raise
 
 
-def parts(value: Any) -> Iterator[Part]:
-    """What an object takes with it when it is pickled, each with a name for it."""
-    kind = type(value)
-    if isinstance(value, Task):
-        yield _name(value.func), value.func
-        yield from ((f"argument {i}", arg) for i, arg in enumerate(value.args))
-        yield from ((f"keyword argument {name!r}", arg) for name, arg in value.kwargs.items())
-    elif isinstance(value, (DataNode, Held)):
-        yield "value", value.value
-    elif isinstance(value, partial):
-        yield f"{_name(value.func)} of a partial", value.func
-        yield from ((f"argument {i} of a partial", arg) for i, arg in enumerate(value.args))
-        yield from ((f"keyword {name!r} of a partial", arg) for name, arg in value.keywords.items())
-    elif kind is MethodType:
-        yield f"object of the bound method {value.__name__!r}", value.__self__
-        yield f"function of the bound method {value.__name__!r}", value.__func__
-    elif kind is FunctionType:
-        yield from _function_parts(value)
-    elif isinstance(value, Mapping) and kind.__module__ == "builtins":
-        yield from ((f"item {_short(name)}", item) for name, item in value.items())
-        yield from ((f"key {_short(name)}", name) for name in value)
-    elif kind in (list, tuple, set, frozenset):
-        yield from ((f"element {i}", item) for i, item in enumerate(value))
-    elif isinstance(value, type):
-        yield from ((f"class attribute {name!r}", item) for name, item in vars(value).items())
-    elif not isinstance(value, _LEAVES):
-        yield from _object_parts(value)
+def _weighed(value: Any, enough: int, pickler: Any) -> int:
+    scale = _Scale(enough)
+    with suppress(_Enough):
+        pickler(scale, protocol=5, buffer_callback=scale.add_buffer).dump(value)
+    return scale.nbytes
 
 
 def by_reference(function: Any) -> bool:
@@ -158,64 +131,6 @@ def by_reference(function: Any) -> bool:
     return found is function
 
 
-_LEAVES = (str, bytes, bytearray, int, float, complex, type(None), ModuleType, CodeType, BuiltinFunctionType)
-
-
-def _function_parts(function: FunctionType) -> Iterator[Part]:
-    """A function that cannot be imported takes its closure, defaults and globals along."""
-    code = function.__code__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield f"closure variable {name!r} of {_name(function)}", cell.cell_contents
-        except ValueError:
-            continue  # an empty cell
-    for value in function.__defaults__ or ():
-        yield f"default of {_name(function)}", value
-    for name, value in (function.__kwdefaults__ or {}).items():
-        yield f"default of {name!r} of {_name(function)}", value
-    stack: list[Any] = [code]
-    seen = set()
-    while stack:
-        code = stack.pop()
-        stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-        for name in code.co_names:
-            if name in function.__globals__ and name not in seen:
-                seen.add(name)
-                yield f"global variable {name!r} of {_name(function)}", function.__globals__[name]
-
-
-def _object_parts(value: Any) -> Iterator[Part]:
-    """What the object itself says it consists of; its own error is not ours to pass on."""
-    try:
-        reduced = value.__reduce_ex__(5)
-    except Exception:
-        return
-    if not isinstance(reduced, tuple) or len(reduced) < 2:
-        return
-    owner = type(value).__name__
-    # The attributes first: their names say more than positions do.
-    state = reduced[2] if len(reduced) > 2 else None
-    for attributes in state if isinstance(state, tuple) and len(state) == 2 else (state,):
-        if isinstance(attributes, dict):
-            yield from ((f"attribute {name!r} of {owner}", item) for name, item in attributes.items())
-        elif attributes is not None:
-            yield f"state of {owner}", attributes
-    for i, item in enumerate(reduced[1]):
-        yield f"constructor argument {i} of {owner}", item
-    if len(reduced) > 3 and reduced[3] is not None:
-        yield from ((f"element {i} of {owner}", item) for i, item in enumerate(reduced[3]))
-    if len(reduced) > 4 and reduced[4] is not None:
-        yield from ((f"item {_short(name)} of {owner}", item) for name, item in reduced[4])
-
-
-def _failure(value: Any) -> str | None:
-    try:
-        pickled_size(value)
-    except Exception as error:
-        return str(error) or type(error).__name__
-    return None
-
-
 def _distributed_pickler() -> Any:
     """The pickler that distributed falls back to: it knows more types than cloudpickle does."""
     try:
@@ -223,21 +138,3 @@ def _distributed_pickler() -> Any:
     except ImportError:
         return None
     return _DaskPickler
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _name(function: Any) -> str:
-    name = getattr(function, "__name__", None)
-    return f"function {name}" if isinstance(name, str) else f"callable {type(function).__name__}"
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,13 +1,22 @@
-"""The nested view of a called template, for passes that look inside tasks."""
+"""Called templates (outlined functions): what tasks have in common apart from what each has of its own.
+
+Made of tasks, and opened again into nested tasks for passes that look inside. In `shape_of_call` and
+`template_of_call`, objects are told apart by their identity: those in ``common`` belong to the template,
+functions in ``own`` belong to the one task. References, numbers and all else are inputs, other functions
+are common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Set
 from types import MethodType
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask.typing import Key
 
+from dask_rewrite.graph.kinds import FUTURE, ITEMS, KINDS, RAW, REF
 from dask_rewrite.graph.nodes import NO_KWARGS, make_container, make_task
 from dask_rewrite.graph.program import operation
 
@@ -69,3 +78,106 @@ def _filled(node: Any, inputs: Mapping[Any, Any]) -> Any:
         deps = operation(list, args)._dependencies
         return make_container(node, tuple(args), deps)
     return node.substitute({name: inputs[name] for name in node.dependencies})
+
+
+def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any], list[Any]]:
+    """What makes the templates of two tasks the same, and the inputs of this one.
+
+    The shape starts with the type of the task and the identity of its function.
+
+    Examples
+    --------
+    >>> table = [1, 2]
+    >>> task = Task("y", zip, TaskRef("x"), table, 3)
+    >>> shape, inputs = shape_of_call(task, {id(table)}, set())
+    >>> inputs, shape.index(id(table))
+    ([TaskRef('x'), 3], 4)
+    """
+    shape: list[Any] = []
+    inputs: list[Any] = []
+    _walk(task, common, own, shape, inputs)
+    return shape, inputs
+
+
+def _walk(node: Any, common: Set[int], own: Set[int], shape: list[Any], inputs: list[Any]) -> None:
+    kind = type(node)
+    nested = KINDS[kind] == ITEMS
+    if nested or kind is Task:
+        at: int | None = id(node.func)
+        if at in own and not nested:
+            inputs.append(node.func)
+            at = None
+        shape += (kind, at, len(node.args))
+        for arg in node.args:
+            if type(arg) is TaskRef:
+                inputs.append(arg)
+                shape.append(None)
+            else:
+                _walk(arg, common, own, shape, inputs)
+        if node.kwargs and not nested:
+            for name, arg in node.kwargs.items():
+                shape.append(name)
+                _walk(arg, common, own, shape, inputs)
+        return
+    at = id(node.value) if kind is DataNode else id(node)
+    if at in common:
+        shape.append(at)
+    else:
+        shape.append(None)
+        inputs.append(node)
+
+
+def template_of_call(task: Task, common: Set[int], own: Set[int]) -> Task:
+    """The template over ``x0``, ``x1``, ... of a task.
+
+    Examples
+    --------
+    >>> table = [1, 2]
+    >>> task = Task("y", zip, TaskRef("x"), table, 3)
+    >>> template_of_call(task, {id(table)}, set()).args
+    (TaskRef('x0'), [1, 2], TaskRef('x1'))
+    """
+    made: Task = _template(task, common, own, [])
+    return made
+
+
+def _template(node: Any, common: Set[int], own: Set[int], names: list[str]) -> Any:
+    nested = isinstance(node, NestedContainer)
+    if nested or type(node) is Task:
+        first = len(names)
+        func = node.func
+        args: tuple[Any, ...] = ()
+        if id(func) in own and not nested:
+            func, args = operator.call, (_input(names),)
+        args += tuple([_template(arg, common, own, names) for arg in node.args])
+        if nested:
+            return make_container(node, args, frozenset(names[first:]))
+        kwargs = {name: _template(arg, common, own, names) for name, arg in node.kwargs.items()}
+        return make_task(None, func, args, kwargs, frozenset(names[first:]))
+    value = node.value if type(node) is DataNode else node
+    return value if id(value) in common else _input(names)
+
+
+def _input(names: list[str]) -> TaskRef:
+    names.append(f"x{len(names)}")
+    return TaskRef(names[-1])
+
+
+def inputs_of_call(inputs: list[Any]) -> tuple[Task]:
+    """The arguments with which the template is called.
+
+    Examples
+    --------
+    >>> inputs_of_call([TaskRef("x"), 3])[0].kwargs
+    {'x0': TaskRef('x'), 'x1': 3}
+    """
+    deps: set[Key] = set()
+    named: dict[str, Any] = {}
+    for i, value in enumerate(inputs):
+        named[f"x{i}"] = value
+        kind = KINDS[type(value)]
+        if kind in (REF, FUTURE):
+            deps.add(value.key)
+        elif kind != RAW:
+            deps |= value.dependencies
+    return (make_task(None, dict, (), named, frozenset(deps)),)

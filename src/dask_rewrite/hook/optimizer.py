@@ -17,6 +17,7 @@ from dask._expr import Expr, HLGExpr
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
 from toolz import identity
 
 from dask_rewrite.config import Options
@@ -26,7 +27,7 @@ from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
 
 if TYPE_CHECKING:
-    from dask_rewrite.pipeline.run import Trace
+    from dask_rewrite.pipeline.trace import Trace
 
 
 class Optimizer(int, Expr):
@@ -190,7 +191,7 @@ class Recorder(Optimizer):
         object.__setattr__(self, name, value)  # an expression's own looks for operands
 
     def _tune_up(self, parent: Expr) -> Expr | None:
-        from dask_rewrite.pipeline.run import Trace
+        from dask_rewrite.pipeline.trace import Trace
 
         if not isinstance(parent, HLGExpr):
             return None
@@ -223,3 +224,22 @@ def check_hook() -> bool:
 
 
 optimize = Optimizer()
+
+
+def rewrite(
+    dsk: HighLevelGraph | Mapping[Key, Any], keys: Any, *, trace: Trace | None = None
+) -> HighLevelGraph:
+    """Rewrite a raw graph; one that is too large to lower comes back as it was.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = (da.ones(10, chunks=5) + 1) * 2
+    >>> len(rewrite(x.dask, x.__dask_keys__()).to_dict())
+    2
+    """
+    from dask_rewrite.hook.assemble import assemble
+    from dask_rewrite.pipeline.run import rewrite_tasks
+
+    graph = rewrite_tasks(dsk, keys, trace=trace)
+    return as_layers(dsk) if graph is None else assemble(graph)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.blockwise import Blockwise, blockwise_token
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import children
+from dask_rewrite.graph.nodes import children, is_coroutine
 
 Coords: TypeAlias = tuple[int, ...]
 #: Per axis of an argument: a position in the output coordinates, -1 for block zero,
@@ -129,24 +126,6 @@ def _futures(task: Task) -> dict[Key, TaskRef]:
             elif isinstance(arg, TaskRef) and type(arg) is not TaskRef:
                 found[arg.key] = arg
     return found
-
-
-def is_coroutine(func: Any) -> bool:
-    """Whether a worker would await what this function returns."""
-    if type(func) is FunctionType:
-        return bool(func.__code__.co_flags & inspect.CO_COROUTINE)
-    if type(func) is BuiltinFunctionType or type(func) is np.ufunc:
-        return False
-    try:
-        return inspect.iscoroutinefunction(func)
-    except Exception:
-        return False
-
-
-def may_move(func: Any) -> bool:
-    """Whether a task that calls this may be merged: a worker awaits some, or knows them by name."""
-    module = getattr(func, "__module__", None) or ""
-    return not is_coroutine(func) and not module.startswith("distributed.")
 
 
 def _block_counts(layer: Blockwise) -> dict[str, int]:

@@ -10,7 +10,8 @@ the number of layers is not.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -196,3 +197,12 @@ def _fits(cluster: Cluster, plan: Plan, block_map: BlockMap, max_inputs: int, ma
         elif arg.kind == "blocks":
             return False  # a contraction stays the producer of its own tasks
     return added <= 1 or len(cluster.inputs) - 1 + added <= max_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class FuseBlockwise:
+    """Options of the fusion of Blockwise layers, which happens while they are lowered."""
+
+    name: ClassVar[str] = "fuse-blockwise"
+    max_inputs: int = 16
+    max_loads: int = 8

@@ -26,9 +26,8 @@ from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 from toolz import identity, pipe
 
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
-from dask_rewrite.lowering.blockwise import is_coroutine
 from dask_rewrite.lowering.convert import MARKER, Converter, Resolver
 
 #: Nesting that is left inside one step.

@@ -7,18 +7,16 @@ candidates, counting, bisecting and remarks are done here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol
 
-from dask._task_spec import GraphNode, Task
+from dask._task_spec import Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.effects import Effect, Effects
-from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.graph.graph import Graph, consumers_of, depths_of
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.site import Replacement, Site
 from dask_rewrite.remarks import Remarks
 
 
@@ -29,148 +27,7 @@ class Missed:
     reason: str
 
 
-#: New nodes under their keys, one of them under the key of the task that was asked about.
-Replacement: TypeAlias = Mapping[Key, GraphNode]
-
-
 _dependencies = attrgetter("_dependencies")
-_NOBODY: list[Key] = []
-
-
-class Site:
-    """Where a task stands: what a rule may ask about its surroundings.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph as it is now.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self._outputs = frozenset(graph.outputs)
-        self.changed = False
-        if graph.facts is None:
-            graph.facts = Facts(self.node)
-        self.facts = graph.facts.looking_in(self.node, self)
-        self.effects = Effects()
-        self._read_only: dict[Key, bool] = {}
-        self._effects: dict[Key, tuple[GraphNode, Effect]] = {}
-
-    @cached_property
-    def _users(self) -> Mapping[Key, int]:
-        return self.graph.users()
-
-    @cached_property
-    def _own_users(self) -> dict[Key, int]:
-        """The users as they change with what is replaced."""
-        self._users = own = dict(self._users)
-        return own
-
-    @cached_property
-    def _consumers(self) -> dict[Key, list[Key]]:
-        return consumers_of(self.graph.nodes)
-
-    @cached_property
-    def _depths(self) -> dict[Key, int]:
-        return depths_of(self.graph.nodes)
-
-    def node(self, key: Key) -> GraphNode | None:
-        """The node under a key, or None for what lies outside the graph."""
-        return self.graph.nodes.get(key)
-
-    def used_once(self, key: Key) -> bool:
-        """Exactly one task uses it and nobody asked for it."""
-        return self._users.get(key) == 1 and key not in self._outputs
-
-    def wanted(self, key: Key) -> bool:
-        """Somebody asked for it."""
-        return key in self._outputs
-
-    def depth(self, key: Key) -> int:
-        """Tasks on the longest path down from a key, as it was when this was first asked."""
-        return self._depths.get(key, 0)
-
-    def consumers(self, key: Key) -> list[Key]:
-        """The tasks that use a key."""
-        nodes = self.graph.nodes
-        found = self._consumers.get(key, _NOBODY)
-        if not self.changed:
-            return found
-        return [user for user in found if user in nodes and key in nodes[user]._dependencies]
-
-    def effect(self, key: Key) -> Effect:
-        """What a task does to its arguments."""
-        node = self.graph.nodes[key]
-        found = self._effects.get(key)
-        if found is None or found[0] is not node:
-            found = self._effects[key] = (node, self.effects.of(node))
-        return found[1]
-
-    def read_only(self, key: Key) -> bool:
-        """Everyone who gets this block, or a view of it, is known not to write into it.
-
-        Outputs count as writers, since they belong to the user. What lies below a block that is read
-        only may stand in for it, and then its users are read only too: answers stay true.
-        """
-        known = self._read_only
-        path = [key]
-        opened: set[Key] = set()
-        while path:
-            here = path[-1]
-            if here in known:
-                path.pop()
-                continue
-            if here in self._outputs:
-                known[here] = False
-                continue
-            views = []
-            answer = True
-            for user in self.consumers(here):
-                effect = self.effect(user)
-                if effect == "unknown":
-                    answer = False
-                    break
-                if effect == "view":
-                    views.append(user)
-            if answer:
-                open_views = [user for user in views if user not in known]
-                if open_views and here not in opened:
-                    opened.add(here)
-                    path.extend(open_views)
-                    continue
-                answer = all(known.get(user, False) for user in views)
-            known[here] = answer
-        return known[key]
-
-    def same_annotations(self, one: Key, other: Key) -> bool:
-        """Both tasks carry the same annotations, or none."""
-        annotations = self.graph.annotations
-        return not annotations or annotations.get(one) == annotations.get(other)
-
-    def replace(self, key: Key, nodes: Replacement) -> None:
-        """Put replacement nodes in; what nobody uses any more goes."""
-        users = self._own_users
-        if not self.changed:  # graphs are not changed in place: copy at the first rewrite
-            self.graph = self.graph.with_nodes(dict(self.graph.nodes))
-            self.changed = True
-        old = self.graph.nodes[key]
-        if (annotated := self.graph.annotations.get(key)) is not None:
-            for new in nodes.keys() - self.graph.nodes.keys():  # they do a part of its work
-                self.graph.annotations[new] = annotated
-        for key_, node in nodes.items():
-            for dep in node.dependencies:
-                users[dep] = users.get(dep, 0) + 1
-                if "_consumers" in self.__dict__:
-                    self._consumers.setdefault(dep, []).append(key_)
-        self.graph.nodes.update(nodes)
-        unused = list(old.dependencies)
-        while unused:
-            dep = unused.pop()
-            users[dep] -= 1
-            if not users[dep] and dep not in self._outputs and dep in self.graph.nodes:
-                unused.extend(self.graph.nodes.pop(dep).dependencies)
-                self.graph.annotations.pop(dep, None)
 
 
 class Rule(Protocol):
@@ -249,3 +106,12 @@ class Rules:
                 mine = [task for task in mine if not feeding.isdisjoint(task._dependencies)]
             found.update(dict.fromkeys([task.key for task in mine]))
         return list(found)
+
+
+class Pass(Protocol):
+    """Graph in, graph out; unchanged means the same object."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...

@@ -13,10 +13,9 @@ from toolz import concat
 
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, with_values
+from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, may_move, with_values
 from dask_rewrite.graph.program import Step, shape_of, straight_line
-from dask_rewrite.graph.survey import survey
-from dask_rewrite.lowering.blockwise import may_move
 from dask_rewrite.remarks import Remarks
 
 #: Tasks that wait for more are not looked at as links of chains.

@@ -13,7 +13,8 @@ from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.array.optimization import GETTERS, fuse_slice
 
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
-from dask_rewrite.passes.base import Missed, Replacement, Site
+from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.site import Replacement, Site
 
 _GETTER_IDS = frozenset(map(id, GETTERS))
 

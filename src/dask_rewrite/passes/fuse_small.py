@@ -14,10 +14,9 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
-from dask_rewrite.graph.nodes import with_values
-from dask_rewrite.graph.survey import depth_of, survey
-from dask_rewrite.lowering.blockwise import may_move
-from dask_rewrite.passes.base import Site
+from dask_rewrite.graph.nesting import depth_of, survey
+from dask_rewrite.graph.nodes import may_move, with_values
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.

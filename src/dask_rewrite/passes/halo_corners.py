@@ -13,10 +13,9 @@ from dask.array.chunk import getitem
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import children, with_values
+from dask_rewrite.graph.nodes import children, may_move, with_values
 from dask_rewrite.graph.program import operation
-from dask_rewrite.lowering.blockwise import may_move
-from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 
 #: Start, stop and step of each axis.

@@ -13,10 +13,10 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
@@ -26,35 +26,16 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph, Metrics
 from dask_rewrite.graph.nesting import NESTING_LIMIT
 from dask_rewrite.graph.verify import VerificationError, verify
-from dask_rewrite.hook.assemble import assemble
+from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.lowering.lower import Lowering, OverBudget
-from dask_rewrite.pipeline.selection import LAYER_PASSES, PASSES, FuseBlockwise, Pass, Selection, select
+from dask_rewrite.passes.base import Pass
+from dask_rewrite.pipeline.selection import LAYER_PASSES, Selection, select
+from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
 from dask_rewrite.remarks import Remarks, RewriteWarning
 
 logger = logging.getLogger("dask_rewrite")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one pass did to the size and shape of the graph, and how long it took in seconds."""
-
-    name: str
-    before: Metrics | None
-    after: Metrics
-    seconds: float
-
-
-@dataclass(slots=True)
-class Trace:
-    """A record of one rewrite, filled in when it is given to :func:`rewrite`."""
-
-    steps: list[Step] = field(default_factory=list)
-    remarks: Remarks = field(default_factory=Remarks)
-    seconds: float = 0.0
-    form: Literal["tasks", "stock"] = "tasks"
-    nbytes: bool = False
 
 
 #: Young objects above which a collection would cost a good part of what the rewriting did.
@@ -76,22 +57,6 @@ def _collector_paused() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
-
-
-def rewrite(
-    dsk: HighLevelGraph | Mapping[Key, Any], keys: Any, *, trace: Trace | None = None
-) -> HighLevelGraph:
-    """Rewrite a raw graph; one that is too large to lower comes back as it was.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> x = (da.ones(10, chunks=5) + 1) * 2
-    >>> len(rewrite(x.dask, x.__dask_keys__()).to_dict())
-    2
-    """
-    graph = rewrite_tasks(dsk, keys, trace=trace)
-    return as_layers(dsk) if graph is None else assemble(graph)
 
 
 def rewrite_tasks(
@@ -287,14 +252,4 @@ def _log(remarks: Remarks, options: Options) -> None:
                 logger.info("%s", remark)
 
 
-__all__ = [
-    "PASSES",
-    "FuseBlockwise",
-    "Pass",
-    "Step",
-    "Trace",
-    "as_layers",
-    "rewrite",
-    "rewrite_tasks",
-    "select",
-]
+__all__ = ["rewrite_tasks"]

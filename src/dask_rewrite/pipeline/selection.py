@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-from dask_rewrite import __version__
+from dask_rewrite._version import __version__
 from dask_rewrite.config import Options
-from dask_rewrite.graph.graph import Graph
-from dask_rewrite.passes.base import Rules
+from dask_rewrite.lowering.fusion import FuseBlockwise
+from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.cull_tasks import Sweep
 from dask_rewrite.passes.fuse_chains import FuseChains
@@ -21,25 +21,6 @@ from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.tree_sum import TreeSum
-from dask_rewrite.remarks import Remarks
-
-
-class Pass(Protocol):
-    """Graph in, graph out; unchanged means the same object."""
-
-    @property
-    def name(self) -> str: ...
-
-    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FuseBlockwise:
-    """Options of the fusion of Blockwise layers, which happens while they are lowered."""
-
-    name: ClassVar[str] = "fuse-blockwise"
-    max_inputs: int = 16
-    max_loads: int = 8
 
 
 def _fuse_slices() -> Pass:

@@ -65,9 +65,9 @@ def info() -> None:
     import dask
     from dask._expr import Expr
 
-    import dask_rewrite
+    from dask_rewrite._version import __version__
 
-    rows = [["dask_rewrite", dask_rewrite.__version__], ["python", platform.python_version()]]
+    rows = [["dask_rewrite", __version__], ["python", platform.python_version()]]
     rows += [[name, _version(name)] for name in ("dask", "distributed", "numpy", "xarray", "dask_array")]
     rows.append(["rewrites", "on the client" if hasattr(Expr, "_tune_up") else "where dask optimizes"])
     for kind in ("array", "delayed", "bag"):
@@ -110,7 +110,6 @@ def preflight(target: str) -> None:
 
 
 def _options() -> Any:
-    import dask_rewrite  # noqa: F401 - registers the defaults
     from dask_rewrite.config import Options
     from dask_rewrite.pipeline.selection import select
 
@@ -124,10 +123,11 @@ def _options() -> Any:
 
 def _implementation(name: str) -> Any:
     """The class of a pass: it carries the documentation and the options."""
+    from dask_rewrite.lowering.fusion import FuseBlockwise
     from dask_rewrite.pipeline import selection
 
-    if name == selection.FuseBlockwise.name:
-        return selection.FuseBlockwise()
+    if name == FuseBlockwise.name:
+        return FuseBlockwise()
     if name in selection.TASK_PASSES:
         made = selection.TASK_PASSES[name]()
         rules: Any = getattr(made, "rules", None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph
 
     from dask_rewrite.graph.graph import Metrics
-    from dask_rewrite.pipeline.run import Step, Trace
+    from dask_rewrite.pipeline.trace import Step, Trace
     from dask_rewrite.remarks import Remark
 
 __all__ = ["Report", "explain"]
@@ -55,7 +55,7 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     True
     """
     from dask_rewrite.hook.optimizer import Recorder
-    from dask_rewrite.pipeline.run import Step, Trace
+    from dask_rewrite.pipeline.trace import Step, Trace
 
     recorder = Recorder(nbytes)
     _expression(collections, recorder)

@@ -16,7 +16,8 @@ from dask.typing import Key
 from dask.utils import funcname, key_split
 
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
-from dask_rewrite.graph.pickling import Culprit, by_reference, culprit, parts, pickled_size
+from dask_rewrite.graph.pickling import by_reference, pickled_size
+from dask_rewrite.tools.culprit import Culprit, culprit, parts
 from dask_rewrite.tools.preflight_report import Payload, PreflightReport, Problem, Shape
 
 __all__ = ["PreflightReport", "preflight"]

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from dask.array import core, einsumfuncs, linalg, routines, utils
+from dask.array import chunk, core, einsumfuncs, linalg, routines, utils
 from dask.array.dispatch import einsum_lookup, tensordot_lookup
 
 from dask_rewrite.analysis.knowledge.blocks import NUMBERS, DType, Shape, array, axes_of, broadcast
@@ -19,6 +19,10 @@ from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Call, Known
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import getitem
+
+SUMS = (np.sum, chunk.sum)
+#: Block functions of dask's products; what they return belongs to nobody else.
+PRODUCTS: tuple[Callable[..., Any], ...] = (routines._tensordot, routines._matmul, einsumfuncs.chunk_einsum)
 
 
 def _pair(a: Any, b: Any) -> tuple[Fact, Fact] | None:

@@ -12,13 +12,14 @@ from dask.typing import Key
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import is_acyclic
-from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.contract.cost_model import make_plan, plan_alone, shown
 from dask_rewrite.passes.contract.gates import gate_points, private_blocks, read_again
 from dask_rewrite.passes.contract.groups import Group, group_trees, most_bytes
 from dask_rewrite.passes.contract.rewrite import Rewrite, Work
 from dask_rewrite.passes.contract.terms import Opener, Term
 from dask_rewrite.passes.contract.trees import Tree, find_trees
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
 

@@ -11,10 +11,11 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
-from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.contract.cost_model import Block, Sizes
 from dask_rewrite.passes.contract.terms import Term, with_loads
 from dask_rewrite.passes.contract.trees import Tree
+from dask_rewrite.passes.site import Site
 
 #: Sums of these kinds of numbers are exact in any order, or up to rounding.
 _EXACT, _ROUNDED = "iu", "fc"

@@ -11,12 +11,12 @@ from dask._task_spec import GraphNode, Task, TaskRef
 from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import nameless, with_values
+from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
+from dask_rewrite.graph.nodes import may_move, nameless, with_values
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import opened
-from dask_rewrite.lowering.blockwise import may_move
-from dask_rewrite.passes.base import Site
-from dask_rewrite.passes.contract.trees import PRODUCTS, SUMS, Reducer, makes_product
+from dask_rewrite.passes.contract.trees import Reducer, makes_product
+from dask_rewrite.passes.site import Site
 
 
 class Term(NamedTuple):

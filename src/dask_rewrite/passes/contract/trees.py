@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from dask._task_spec import List, Task, TaskRef, _identity_cast
-from dask.array import chunk
 from dask.array.core import _concatenate2
-from dask.array.einsumfuncs import chunk_einsum
-from dask.array.routines import _chunk_sum, _matmul, _tensordot
+from dask.array.routines import _chunk_sum
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
 from dask_rewrite.graph.templates import opened
-from dask_rewrite.passes.base import Missed, Site
+from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.site import Site
 
 _Compose: Any = functoolz.Compose
-SUMS = (np.sum, chunk.sum)
-#: Block functions of dask's products; what they return belongs to nobody else.
-PRODUCTS: tuple[Callable[..., Any], ...] = (_tensordot, _matmul, chunk_einsum)
 
 
 class Reducer(NamedTuple):

@@ -17,9 +17,8 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, can_be_hole
 from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
-from dask_rewrite.graph.skeletons import inputs_of_call, shape_of_call, template_of_call
-from dask_rewrite.lowering.blockwise import may_move
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, may_move
+from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
 from dask_rewrite.passes.hoist.constants import Carried, promising
 from dask_rewrite.passes.hoist.size_bounds import suspects
 from dask_rewrite.passes.hoist.sizes import NOTHING, Scales, Weight

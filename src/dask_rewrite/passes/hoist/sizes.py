@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
 
-from dask_rewrite.graph.pickling import by_reference
-from dask_rewrite.graph.plain import attributes_of, is_plain, pickled_up_to
+from dask_rewrite.graph.pickling import attributes_of, by_reference, is_plain, pickled_up_to
 
 #: Values that weigh next to nothing and hold nothing.
 ATOMS: frozenset[type] = frozenset(

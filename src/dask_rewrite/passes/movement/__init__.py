@@ -8,11 +8,11 @@ from typing import ClassVar
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement.isolated import staying
+from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.normal_forms import Forms
-from dask_rewrite.passes.movement.read import MOVES
 from dask_rewrite.passes.movement.write import Writer
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 
 

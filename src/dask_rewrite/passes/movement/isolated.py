@@ -8,9 +8,9 @@ from dask._task_spec import GraphNode, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement.mosaic import selection
-from dask_rewrite.passes.movement.read import GETITEMS, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, items_of, literal
+from dask_rewrite.passes.site import Site
 
 
 def staying(moves: set[Key], site: Site) -> frozenset[Key]:

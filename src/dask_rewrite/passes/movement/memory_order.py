@@ -20,8 +20,8 @@ from dask.typing import Key
 from toolz import pipe
 
 from dask_rewrite.graph.nodes import children
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement.mosaic import Piece
+from dask_rewrite.passes.site import Site
 
 _MAKERS = frozenset(map(id, (concatenate3, concatenate_shaped, np.zeros, np.ones, np.full, np.empty)))
 #: These give results in the order of their arguments.

@@ -13,7 +13,6 @@ from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, producers_first
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.movement.mosaic import (
     Fill,
     Mosaic,
@@ -24,9 +23,11 @@ from dask_rewrite.passes.movement.mosaic import (
     sources_in,
     whole,
 )
-from dask_rewrite.passes.movement.read import GETITEMS, JOINS, Block, Reader, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, items_of, literal
+from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.slices import View, view_of
 from dask_rewrite.passes.movement.slices import seen_through as view_through
+from dask_rewrite.passes.site import Site
 
 
 class Memory(NamedTuple):

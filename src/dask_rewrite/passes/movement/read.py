@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
+from itertools import accumulate, product
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
-from dask.array import chunk
-from dask.array.core import concatenate3, concatenate_shaped
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, constant, cut, joined, padded, transposed, whole
-from dask_rewrite.passes.movement.tiles import NOT_TILED, tiled
+from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, cut, joined, whole
+from dask_rewrite.passes.movement.moves import (
+    GETITEMS,
+    JOINS,
+    MOVES,
+    Block,
+    grid_shape,
+    is_plain,
+    items_of,
+    leaf_of,
+    literal,
+    nested_blocks,
+    pad_of,
+    transpose_of,
+)
+from dask_rewrite.passes.movement.pieces import Piece, placed
 
-GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
-JOINS = frozenset(map(id, (concatenate_shaped, concatenate3, np.concatenate)))
-#: Functions that only move data, by identity.
-MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
+#: Stands for a join of another kind.
+NOT_TILED = object()
 
-#: A mosaic and its dtype.
-Block: TypeAlias = tuple[Mosaic, np.dtype[Any]]
 
 #: Nested tasks are read down to this depth.
 _DEPTH = 8
@@ -113,7 +121,7 @@ class Reader:
             inner = self._expression(args[0], depth - 1) if args else None
             if inner is None:
                 return None
-            return _transpose(inner, node) if node.func is np.transpose else _pad(inner, node)
+            return transpose_of(inner, node) if node.func is np.transpose else pad_of(inner, node)
         if not node.dependencies:
             fact = self.facts.of_node(node)
             return leaf_of(None, fact) if fact is not None and fact.fill is not None else None
@@ -136,7 +144,7 @@ class Reader:
             if tile is not NOT_TILED:
                 return tile
             del self.referred[before:]
-        blocks = _nested_blocks(task)
+        blocks = nested_blocks(task)
         if blocks is None:
             return None
         if task.func is np.concatenate:
@@ -150,7 +158,7 @@ class Reader:
         return None if made is None else made[:2]
 
     def _tiled(self, task: Task) -> Any:
-        refs, shape = items_of(task.args[0]), _grid_shape(task)
+        refs, shape = items_of(task.args[0]), grid_shape(task)
         if not refs or shape is None or prod(shape) != len(refs):
             return NOT_TILED
         return tiled(refs, shape, self)
@@ -196,99 +204,65 @@ class Reader:
         return None if mosaic is None else (mosaic, made[0][1])
 
 
-def leaf_of(key: Key | None, fact: Fact) -> Block | None:
-    """The mosaic of a block from its fact; constants need no source."""
-    if fact.scalar or not fact.shape:
-        return None
-    if fact.fill is not None:
-        if fact.fill.dtype != fact.dtype:
-            return None
-        return constant(fact.fill, fact.shape), fact.dtype
-    return whole(key, fact.shape), fact.dtype
+def tiled(refs: Sequence[Any], shape: Sequence[int], reader: Reader) -> Any:
+    """The mosaic, with its dtype, of a grid of pieces of sources that are all different.
 
+    Parameters
+    ----------
+    refs : sequence
+        What is joined, the last axis first.
+    shape : sequence of int
+        How many blocks there are along each axis.
+    reader : Reader
+        What is known of the blocks.
 
-def is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy's own ``concatenate`` keeps the dtype: it changes byte orders and records."""
-    return bool(dtype.isnative and dtype.names is None and dtype.subdtype is None and dtype.metadata is None)
-
-
-def literal(arg: Any) -> Any:
-    """The value of an argument that stands in the task as data."""
-    return arg.value if type(arg) is DataNode else arg
-
-
-def items_of(node: Any) -> list[Any] | None:
-    """The elements of a list in a task's arguments."""
-    if type(node) is list:
-        return node
-    if type(node) is List:
-        return list(node.args)
-    if type(node) is Task and node.func is _identity_cast and node.kwargs.get("typ") is list:
-        return list(node.args)
-    return None
-
-
-def _nested_blocks(task: Task) -> list[Any] | None:
-    """The blocks that a task joins, in nested lists as ``concatenate3`` takes them."""
-    blocks = _lists(task.args[0], 6) if task.args else None
-    if type(blocks) is not list or not blocks:
-        return None
-    if task.func is not concatenate_shaped:
-        if task.func is concatenate3 and (len(task.args) > 1 or task.kwargs):
-            return None
-        return blocks
-    shape = _grid_shape(task)
-    if shape is None or any(type(block) is list for block in blocks):
-        return None
-    for count in reversed(shape[1:]):
-        if len(blocks) % count:
-            return None
-        blocks = [blocks[i : i + count] for i in range(0, len(blocks), count)]
-    return blocks if len(blocks) == shape[0] else None
-
-
-def _grid_shape(task: Task) -> Sequence[int] | None:
-    """How many blocks along each axis ``concatenate_shaped`` joins."""
-    shape: Any = literal(task.args[1]) if len(task.args) == 2 and not task.kwargs else None
-    if type(shape) is List:
-        shape = [literal(item) for item in shape.args]
-    if type(shape) not in (list, tuple) or not shape or not all(type(n) is int and n > 0 for n in shape):
-        return None
-    counts: Sequence[int] = shape
-    return counts
-
-
-def _lists(node: Any, depth: int) -> Any:
-    items = items_of(node) if depth else None
-    return node if items is None else [_lists(item, depth - 1) for item in items]
-
-
-def _transpose(inner: Block, task: Task) -> Block | None:
-    ndim = len(inner[0].shape)
-    order: Any = literal(task.args[1]) if len(task.args) > 1 else literal(task.kwargs.get("axes"))
-    if len(task.args) > 2 or not task.kwargs.keys() <= {"axes"}:
-        return None
-    if order is None:
-        order = tuple(reversed(range(ndim)))
-    if type(order) not in (tuple, list) or not all(type(i) is int and -ndim <= i < ndim for i in order):
-        return None
-    order = [i % ndim for i in order]
-    return (transposed(inner[0], order), inner[1]) if sorted(order) == list(range(ndim)) else None
-
-
-def _pad(inner: Block, task: Task) -> Block | None:
-    """Pads as this pass emits them: widths per axis, and a value of the block's own dtype."""
-    mosaic, dtype = inner
-    if len(task.args) != 2 or task.kwargs.keys() != {"mode", "constant_values"}:
-        return None
-    widths, value = literal(task.args[1]), task.kwargs["constant_values"]
-    if task.kwargs["mode"] != "constant" or not isinstance(value, np.generic) or value.dtype != dtype:
-        return None
-    plain = type(widths) in (tuple, list) and len(widths) == len(mosaic.shape)
-    if not plain or not all(_is_width(width) for width in widths):
-        return None
-    return padded(mosaic, widths, value), dtype
-
-
-def _is_width(width: Any) -> bool:
-    return type(width) in (tuple, list) and len(width) == 2 and all(type(n) is int and n >= 0 for n in width)
+    Returns
+    -------
+    Block, None or NOT_TILED
+        None if a block is not known.
+    """
+    leaves, of, referred = reader.leaves, reader.facts.of, reader.referred
+    tiles: list[tuple[tuple[int, ...], Any, Any]] = []  # shape, and a key or a piece
+    dtype = None
+    for ref in refs:
+        if type(ref) is not TaskRef:
+            return NOT_TILED
+        key = ref.key
+        fact = None if key in leaves else of(key)
+        if fact is not None and fact.fill is None and not fact.scalar and 0 not in fact.shape:
+            tiles.append((fact.shape, key, None))
+            referred.append(key)
+            made = fact.dtype
+        else:
+            found = reader.reference(key)
+            if found is None:
+                return None  # nobody can tell
+            if len(found[0].pieces) != 1:
+                return NOT_TILED
+            tiles.append((found[0].shape, found[0].pieces[0].source, found[0].pieces[0]))
+            made = found[1]
+        if made is not dtype:
+            if dtype is not None and made != dtype:
+                return NOT_TILED
+            dtype = made
+    ndim = len(shape)
+    stride = len(tiles)
+    starts, sizes = [], []
+    for axis, count in enumerate(shape):
+        line = tiles[: stride : stride // count]
+        stride //= count
+        lengths = [size[axis] for size, _, _ in line if len(size) == ndim]
+        sizes.append(lengths)
+        starts.append([0, *accumulate(lengths)])
+    corners = product(*[ends[:-1] for ends in starts])
+    pieces = []
+    for (size, source, piece), expected, at in zip(tiles, product(*sizes), corners):
+        if size != expected:
+            return NOT_TILED
+        if piece is None:
+            pieces.append(Piece(at, size, source, tuple([(-a, 1, i) for i, a in enumerate(at)])))
+        else:
+            pieces.append(placed(piece, at))
+    if len({piece.source for piece in pieces}) < len(pieces) or len(pieces) < len(tiles):
+        return NOT_TILED
+    return Mosaic(tuple([ends[-1] for ends in starts]), tuple(pieces)), dtype

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.passes.movement.read import GETITEMS, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, literal
 
 #: ``start:stop:step`` along one axis, steps of 1 or -1. Forwards, a negative start counts from the end,
 #: and then there is no stop; backwards, it is a stretch from one of the two ends.

@@ -19,8 +19,8 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import call_with_dict, count_references, with_values
 from dask_rewrite.graph.program import Step, operation, straight_line
 from dask_rewrite.graph.writes import written
-from dask_rewrite.passes.base import Site
 from dask_rewrite.passes.setitem.augmented import NOTHING, Own, own_value
+from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 
 #: Values of at most so many bytes are put into the task though others have them too.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.lowering.blockwise import is_coroutine
-from dask_rewrite.passes.base import Site
+from dask_rewrite.graph.nodes import is_coroutine
+from dask_rewrite.passes.site import Site
 
 #: Tasks that may lie between a block and the value that is assigned to it.
 MOST = 8

@@ -12,8 +12,8 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, with_values
+from dask_rewrite.passes.share.bulk_effects import users_of, written
 from dask_rewrite.passes.share.immutable import is_frozen
-from dask_rewrite.passes.share.readers import users_of, written
 from dask_rewrite.passes.share.value_numbering import Numbering
 from dask_rewrite.remarks import Remarks
 
@@ -44,7 +44,7 @@ class Share:
         lookup = graph.nodes.get
         if graph.facts is None:
             graph.facts = Facts(lookup)
-        facts = graph.facts.looking_in(lookup)
+        facts: Facts = graph.facts.looking_in(lookup)
         numbering = Numbering(graph, facts, self.reassociate)
         numbering.run(leaves)
         if not numbering.classes:

@@ -18,8 +18,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Consumers, Graph, consumers_of
 from dask_rewrite.passes.share.array_keys import sketch
-from dask_rewrite.passes.share.bulk_effects import Behaviour
-from dask_rewrite.passes.share.readers import users_of
+from dask_rewrite.passes.share.bulk_effects import Behaviour, users_of
 from dask_rewrite.passes.share.tokens import Identity
 
 #: How text keys begin that passes of this package make.

@@ -16,7 +16,8 @@ from dask_rewrite.analysis.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.graph.nodes import NO_DEPS, children, make_task
 from dask_rewrite.graph.templates import opened, template_of
-from dask_rewrite.passes.base import Missed, Replacement, Site
+from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.site import Replacement, Site
 from dask_rewrite.passes.tree_sum.split import Cutter, folding, inputs_of, with_calls
 
 
