@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,7 @@ from dask.local import get_sync
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.movement.isolated import staying
@@ -672,3 +674,36 @@ def test_grids_are_read_as_nested_joins(sizes: list[list[int]], drawn: st.DataOb
     assert found == expected
     if found is not None:
         assert reader.referred == nested.referred
+
+
+# --------------------------------------------------------------------------------------
+# casts that warn
+
+
+def assigned(x: da.Array) -> da.Array:
+    y = da.zeros(x.shape, chunks=x.chunks)
+    y[1:3] = x[1:3]
+    return y
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda y: y[:0],
+        lambda y: y[:, 1:1],
+        lambda y: y[:, 1:1].sum(axis=1),
+        lambda y: y[2:9][:0],
+        lambda y: y.rechunk(6)[:0],
+        lambda y: da.stack([y, y])[1:, :0],
+    ],
+)
+@pytest.mark.parametrize("cast", [lambda x: x.astype("f8"), lambda x: x.astype("i4") + 1, assigned])
+def test_a_cast_that_warns_does_so_where_its_block_is_sliced_to_nothing(cast: Any, cut: Any) -> None:
+    x = da.from_array(np.arange(24.0).reshape(6, 4) + 1j, chunks=(3, 2))
+    with warnings.catch_warnings():  # dask tries the assignment on an empty block
+        warnings.simplefilter("ignore")
+        y = cut(cast(x))
+    with pytest.warns(np.exceptions.ComplexWarning):
+        expected = y.compute(optimize_graph=False)
+    with pytest.warns(np.exceptions.ComplexWarning):
+        assert_same(dask_rewrite.optimize(y).compute(), expected)

@@ -107,6 +107,11 @@ def cast(fill: np.generic | None, dtype: DType) -> np.generic | None:
     return element(fill, dtype) if np.can_cast(fill.dtype, dtype, "safe") and plain(dtype) else None
 
 
+def warns(dtype: DType, to: DType) -> bool:
+    """Whether NumPy warns of a cast that drops imaginary parts: it must run, however little is used of it."""
+    return dtype.kind == "c" and to.kind in "iuf"
+
+
 def same_fill(facts: Iterable[Fact], dtype: DType) -> np.generic | None:
     """The fill that all blocks share after conversion to ``dtype``; empty blocks have any."""
     found: np.generic | None = None

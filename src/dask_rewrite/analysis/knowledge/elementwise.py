@@ -26,6 +26,7 @@ from dask_rewrite.analysis.knowledge.blocks import (
     is_scalar_type,
     one_of,
     plain,
+    warns,
 )
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -160,6 +161,8 @@ def astype(
     if dtype != fact.dtype and (not plain(dtype) or not plain(fact.dtype) or not dtype.itemsize):
         return None
     if dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic":
+        return None
+    if warns(fact.dtype, dtype):
         return None
     if not np.can_cast(fact.dtype, dtype, casting):  # type: ignore[arg-type] # any str here
         return None

@@ -22,6 +22,7 @@ from dask_rewrite.analysis.knowledge.blocks import (
     like,
     plain,
     stand_in,
+    warns,
 )
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -149,7 +150,8 @@ def _as_array(a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None,
         return None
     if dtype is not None and np.dtype(dtype) != fact.dtype:
         to = np.dtype(dtype)
-        return Fact(fact.shape, to) if {to.kind, fact.dtype.kind} <= set(NUMBERS) else None
+        numbers = {to.kind, fact.dtype.kind} <= set(NUMBERS)
+        return Fact(fact.shape, to) if numbers and not warns(fact.dtype, to) else None
     return Fact(fact.shape, fact.dtype, fact.fill)
 
 
@@ -195,6 +197,8 @@ def _assigned(x: Any, v: Any, indices: Any) -> Any:
     """``slicing.setitem``: a copy with other values in it, unless there are none."""
     fact, values = block(x), block(v)
     if fact is None or values is None:
+        return None
+    if values.size and warns(values.dtype, fact.dtype):
         return None
     return Fact(fact.shape, fact.dtype) if values.size else Fact(fact.shape, fact.dtype, None, fact.scalar)
 
