@@ -17,10 +17,11 @@ import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import VerificationError
 from dask_rewrite.passes.base import Rules
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Replacement, Site
 from dask_rewrite.pipeline import selection
 from dask_rewrite.pipeline.verify_facts import check_facts
-from dask_rewrite.remarks import Remarks, RewriteWarning
+from dask_rewrite.remarks import RewriteWarning
 from helpers import switched_on
 
 X = DataNode("x", np.arange(6.0).reshape(2, 3))
@@ -101,8 +102,8 @@ class NarrowAll:
 
     name: str = "narrow-all"
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        return Rules(self.name, (Narrow(),)).run(graph, remarks)
+    def run(self, graph: Graph, context: Context) -> Graph:
+        return Rules(self.name, (Narrow(),)).run(graph, context)
 
 
 @pytest.fixture

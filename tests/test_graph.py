@@ -6,9 +6,10 @@ import operator
 
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef
 
-from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.graph import Graph, count_users
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import with_values
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 
 
@@ -23,28 +24,28 @@ def small_graph() -> Graph:
 
 
 def test_tasks_by_function():
-    graph = small_graph()
-    assert graph.calling({id(abs), id(sum)}) == [graph.nodes["y"], graph.nodes["w"]]
-    assert graph.calling({id(sum)}) == []
-    assert {func: len(tasks) for func, tasks in graph.by_function().items()} == {
+    graph, context = small_graph(), Context()
+    assert context.calling(graph, {id(abs), id(sum)}) == [graph.nodes["y"], graph.nodes["w"]]
+    assert context.calling(graph, {id(sum)}) == []
+    assert {func: len(tasks) for func, tasks in context.by_function(graph).items()} == {
         id(abs): 2,
         id(operator.add): 1,
     }
     after = graph.with_nodes({key: node for key, node in graph.nodes.items() if key != "z"})
-    assert after.calling({id(operator.add)}) == []
+    assert context.calling(after, {id(operator.add)}) == []
 
 
 def test_what_one_pass_replaces_does_not_change_the_count_of_another():
     graph = small_graph()
-    before = dict(graph.users())
-    site = Site(graph)
+    before = dict(count_users(graph.nodes))
+    site = Site(graph, Context())
     assert not site.used_once("y")
     site.replace("w", {"w": Task("w", abs, TaskRef("x"))})
     assert site.used_once("y")
     assert not site.used_once("x")
-    assert dict(graph.users()) == before == {"y": 2, "w": 1, "x": 1}
-    assert graph.users()["nobody"] == 0
-    assert site.graph.users()["x"] == 2
+    assert dict(count_users(graph.nodes)) == before == {"y": 2, "w": 1, "x": 1}
+    assert count_users(graph.nodes)["nobody"] == 0
+    assert count_users(site.graph.nodes)["x"] == 2
 
 
 def test_values_are_put_in_at_every_depth():

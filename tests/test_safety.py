@@ -48,11 +48,11 @@ def broken(how: str) -> Any:
     class Broken:
         name = "broken"
 
-        def run(self, graph: Any, remarks: Any) -> Any:
+        def run(self, graph: Any, context: Any) -> Any:
             if how == "raises":
                 raise ZeroDivisionError("the pass is broken")
             if how == "recurses":
-                return self.run(graph, remarks)
+                return self.run(graph, context)
             nodes = dict(graph.nodes)
             output = graph.outputs[0]
             inner = [key for key in nodes if key not in graph.outputs]
@@ -190,7 +190,7 @@ def test_a_keyboard_interrupt_is_not_swallowed() -> None:
     class Interrupted:
         name = "interrupted"
 
-        def run(self, graph: Any, remarks: Any) -> Any:
+        def run(self, graph: Any, context: Any) -> Any:
             raise KeyboardInterrupt
 
     with (

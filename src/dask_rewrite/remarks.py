@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from dask.typing import Key
 
 Kind = Literal["applied", "missed", "failed"]
+#: Says whether a single rewrite may be made, given its rule and key.
+Gate: TypeAlias = Callable[[str, Key | None], bool]
 
 #: Remarks kept word for word per rule and kind; everything is counted.
 KEPT = 100
@@ -53,7 +55,14 @@ class Remark:
 class Remarks:
     """Collector of remarks: counts all, keeps the first hundred of each rule and kind.
 
-    It also holds the bisect limit, since only applied rewrites are counted against it.
+    It is asked before each single rewrite, since only applied ones count against a limit.
+
+    Parameters
+    ----------
+    bisect_limit : int
+        Single rewrites that are allowed; negative: all.
+    gates : sequence of callable
+        Asked with rule and key before a single rewrite; it is made if all of them return true.
 
     Examples
     --------
@@ -63,16 +72,25 @@ class Remarks:
     3
     """
 
-    __slots__ = ("check", "counts", "kept", "left")
+    __slots__ = ("counts", "gates", "kept", "left")
 
-    def __init__(self, bisect_limit: int = -1) -> None:
+    def __init__(self, bisect_limit: int = -1, gates: Sequence[Gate] = ()) -> None:
         self.counts: Counter[tuple[str, Kind]] = Counter()
         self.kept: list[Remark] = []
         self.left = bisect_limit  # single rewrites still allowed; negative: no limit
-        self.check: Callable[[Any], None] | None = None  # called with the graph after a single rewrite
+        self.gates = gates
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether every single rewrite will be allowed, so that nobody needs to be asked."""
+        return self.left < 0 and not self.gates
 
     def allow(self, rule: str, key: Key | None = None) -> bool:
         """Ask before a single rewrite; says no once ``rewrite.bisect-limit`` is used up."""
+        for gate in self.gates:
+            if not gate(rule, key):
+                self.missed(rule, key, "left out by bisect")
+                return False
         if self.left < 0:
             return True
         if self.left == 0:

@@ -19,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
+from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import is_acyclic, verify
 from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.contract.accumulate import Partial
 from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
@@ -62,7 +64,7 @@ def lowered(*collections: Any) -> Graph:
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    after = Contract(**{"min_bytes": 1, **options}).run(graph, remarks)
+    after = Contract(**{"min_bytes": 1, **options}).run(graph, Context(remarks, Options.current()))
     verify(after, thorough=True)
     assert is_acyclic(after.nodes)
     assert_close(dask.get(after.nodes, list(graph.outputs)), dask.get(graph.nodes, list(graph.outputs)))
@@ -259,7 +261,7 @@ def test_other_dtypes(dtype: str) -> None:
     x = x + x
     y = (x[:, None, :] * 2 + x[None, :, :] * 0).sum(axis=2) if dtype == "m8[s]" else x.dot(x.T)
     graph = lowered(y)
-    after = Contract(min_bytes=1).run(graph, Remarks())
+    after = Contract(min_bytes=1).run(graph, Context())
     assert after is graph
 
 
@@ -270,7 +272,7 @@ def test_masked_and_sparse_blocks() -> None:
     x = blocks(2, 12).map_blocks(sparse.COO)
     graph = lowered(da.tensordot(x, x, axes=((1,), (1,))))
     remarks = Remarks()
-    assert Contract(min_bytes=1).run(graph, remarks) is graph
+    assert Contract(min_bytes=1).run(graph, Context(remarks)) is graph
 
 
 def test_small_ones() -> None:
@@ -281,7 +283,7 @@ def test_constants_that_are_only_added_up() -> None:
     """Equal blocks and equal partial sums become one task; to accumulate them would hide that."""
     x = da.concatenate([da.ones((4, 4), chunks=4), da.zeros((4, 40), chunks=4)], axis=1).rechunk(4)
     graph = lowered((x + x[:, ::-1]).sum(axis=0))
-    assert Contract(min_bytes=1).run(graph, Remarks()) is graph
+    assert Contract(min_bytes=1).run(graph, Context()) is graph
 
 
 def test_the_same_graph_whatever_the_hash_seed(python: Any) -> None:
@@ -305,19 +307,19 @@ def test_plain_sums_are_not_looked_at() -> None:
     for y in (blocks().sum(), blocks().sum(axis=0), blocks().mean(axis=1), blocks() - blocks().sum(axis=0)):
         graph = lowered(y)
         remarks = Remarks()
-        assert Contract(min_bytes=1).run(graph, remarks) is graph
+        assert Contract(min_bytes=1).run(graph, Context(remarks)) is graph
         assert not len(remarks)
 
 
 @pytest.mark.parametrize("there", [Machine(2, 2, 0), Machine(2, 1, 0, configured=False)])
 def test_one_product_where_there_may_be_more_threads(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_rewrite.passes.contract.machine", lambda: there)
+    monkeypatch.setattr("dask_rewrite.passes.context.machine", lambda: there)
     assert "no block" in declined(blocks(1, 80).dot(blocks(80, 1)))
 
 
 def test_a_term_that_others_need() -> None:
     graph = lowered(PRODUCTS["matmul"](blocks()))
-    sums = next(t for t in find_trees(Site(graph)) if isinstance(t, Tree))
+    sums = next(t for t in find_trees(Site(graph, Context())) if isinstance(t, Tree))
     graph.nodes["also"] = Task("also", np.negative, TaskRef(sums.leaves[3]))
     graph.outputs += ("also",)
     _, remarks = run(graph)
@@ -326,7 +328,7 @@ def test_a_term_that_others_need() -> None:
 
 def test_an_output_among_the_terms() -> None:
     graph = lowered(PRODUCTS["matmul"](blocks()))
-    sums = next(t for t in find_trees(Site(graph)) if isinstance(t, Tree))
+    sums = next(t for t in find_trees(Site(graph, Context())) if isinstance(t, Tree))
     graph.outputs += (sums.leaves[0], sums.inner[0])
     after, _ = run(graph)
     assert sums.leaves[0] in after.nodes
@@ -334,7 +336,7 @@ def test_an_output_among_the_terms() -> None:
 
 def test_unequal_annotations() -> None:
     graph = lowered(PRODUCTS["matmul"](blocks()))
-    sums = next(t for t in find_trees(Site(graph)) if isinstance(t, Tree))
+    sums = next(t for t in find_trees(Site(graph, Context())) if isinstance(t, Tree))
     graph.annotations = {sums.leaves[0]: {"priority": 3}}
     after, remarks = run(graph)
     assert "annotations differ" in reasons(remarks)
@@ -441,7 +443,7 @@ def test_the_bisect_limit_counts_contractions() -> None:
     x, y = blocks(), blocks(2, 9)
     graph = lowered(x @ x.T, y @ y.T)
     remarks = Remarks(1)
-    Contract(min_bytes=1).run(graph, remarks)
+    Contract(min_bytes=1).run(graph, Context(remarks))
     assert remarks.counts["contract", "applied"] == 1
 
 
@@ -539,7 +541,7 @@ def test_what_cannot_be_repeated_is_not() -> None:
     x = da.random.random((16, 96), chunks=4)
     centred = x - x.mean(axis=1, keepdims=True)
     with dask.config.set({"rewrite.contraction.memory-limit": "1 kB"}):
-        after = Contract(min_bytes=1).run(lowered(centred @ centred.T), Remarks())
+        after = Contract(min_bytes=1).run(lowered(centred @ centred.T), Context())
     loads = [key for key in after.nodes if "random" in str(key[0])]
     assert len(loads) == 96
 
@@ -661,7 +663,7 @@ def test_looking_costs_little_where_there_is_nothing() -> None:
     nodes: dict[Any, Any] = {("x", i): DataNode(("x", i), i) for i in range(100)}
     nodes |= {("y", i): Task(("y", i), abs, TaskRef(("x", i))) for i in range(100)}
     graph = Graph(nodes, tuple(nodes))
-    assert Contract(min_bytes=1).run(graph, Remarks()) is graph
+    assert Contract(min_bytes=1).run(graph, Context()) is graph
 
 
 def test_the_plan_is_explained() -> None:

@@ -19,6 +19,7 @@ from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
 from helpers import assert_same, assert_same_as_stock, switched_on
@@ -36,7 +37,7 @@ def gathering(size: int = 8, pieces: int = 3, func: Any = operator.getitem) -> G
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    after = FuseSmall(**options).run(graph, remarks)
+    after = FuseSmall(**options).run(graph, Context(remarks))
     verify(after, thorough=True)
     assert_same(dask.get(after.nodes, list(graph.outputs)), dask.get(graph.nodes, list(graph.outputs)))
     return after, remarks
@@ -192,7 +193,7 @@ def test_other_data_does_not_count_as_small(taker: Any) -> None:
     nodes["y"] = Task("y", chunk_getitem, TaskRef("x"), TaskRef("t"))
     nodes["z"] = Task("z", len, TaskRef("y"))
     graph = Graph(nodes, ("z",))
-    assert FuseSmall().run(graph, Remarks()) is graph
+    assert FuseSmall().run(graph, Context()) is graph
 
 
 def layer(sizes: list[int], functions: Any = (operator.neg,)) -> Graph:
@@ -219,8 +220,9 @@ class Watched(Facts):
 
 def test_blocks_of_one_layer_are_alike_unless_some_differ() -> None:
     graph = layer([8] * 1000)
-    graph.facts = watched = Watched(graph)
-    after = FuseSmall().run(graph, Remarks())
+    context = Context()
+    context._facts = watched = Watched(graph)
+    after = FuseSmall().run(graph, context)
     assert len(after.nodes) == 2000
     assert len([key for key in watched.asked if key[0] == "y"]) < 60
 
@@ -228,8 +230,9 @@ def test_blocks_of_one_layer_are_alike_unless_some_differ() -> None:
 @pytest.mark.parametrize("half", [20, 24, 32])
 def test_where_blocks_differ_each_is_looked_at(half: int) -> None:
     graph = layer([8, 100_000] * half)
-    graph.facts = watched = Watched(graph)
-    after, _ = run(graph)
+    context = Context()
+    context._facts = watched = Watched(graph)
+    after = FuseSmall().run(graph, context)
     assert len(after.nodes) == 5 * half
     assert all(("y", i) in after.nodes for i in range(1, 2 * half, 2))
     asked = [key for key in watched.asked if key[0] == "y"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.remarks import Remarks
 from helpers import assert_same, assert_same_as_stock, tasks_of
@@ -42,7 +43,7 @@ def halo(func: Any = np.concatenate, cut: Any = getitem, shape: tuple[int, ...] 
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    after = HaloCorners(**options).run(graph, remarks)
+    after = HaloCorners(**options).run(graph, Context(remarks))
     verify(after, thorough=True)
     assert_same(dask.get(after.nodes, list(graph.outputs)), dask.get(graph.nodes, list(graph.outputs)))
     return after, remarks
@@ -88,7 +89,7 @@ def test_is_idempotent_and_counted() -> None:
     after, _ = run(halo())
     assert run(after)[0] is after
     graph = halo()
-    assert HaloCorners().run(graph, Remarks(0)) is graph
+    assert HaloCorners().run(graph, Context(Remarks(0))) is graph
 
 
 def smooth(block: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, Own
 from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.hoist.size_bounds import suspects
 from dask_rewrite.passes.hoist.sizes import Scales
@@ -82,7 +83,7 @@ def run(
 ) -> tuple[Graph, Remarks]:
     graph = Graph(nodes, outputs or tuple(nodes))
     remarks = Remarks()
-    result = Hoist(**options).run(graph, remarks)
+    result = Hoist(**options).run(graph, Context(remarks))
     verify(result, thorough=True)
     return result, remarks
 
@@ -217,7 +218,7 @@ def test_templates_that_are_heavy_by_themselves() -> None:
 def declined(nodes: dict[Any, Any], **options: Any) -> list[str]:
     graph = Graph(nodes, tuple(nodes))
     remarks = Remarks()
-    assert Hoist(**options).run(graph, remarks) is graph
+    assert Hoist(**options).run(graph, Context(remarks)) is graph
     return [str(remark) for remark in remarks]
 
 
@@ -418,7 +419,7 @@ def test_outputs_annotations_and_other_nodes_stay() -> None:
     model = Model()
     nodes = {i: Task(i, apply, i, model) for i in range(9)}
     graph = Graph(nodes, (0, 1), annotations={1: {"priority": 3}})
-    result = Hoist().run(graph, Remarks())
+    result = Hoist().run(graph, Context())
     assert result.outputs == (0, 1)
     assert result.annotations == {1: {"priority": 3}}
     assert graph.nodes is nodes
@@ -609,7 +610,7 @@ def test_everyday_programs_with_all_that_can_be_hoisted(index: int) -> None:
 def test_idempotent(way: str) -> None:
     x = dask_rewrite.optimize(ways()[way]())
     again = Graph(dict(x.dask), tuple(keys_of(x)))
-    assert Hoist().run(again, Remarks()) is again
+    assert Hoist().run(again, Context()) is again
     assert hoisted(tasks_of(x)) == hoisted(dict(x.dask))
     assert_same(x.compute(), ways()[way]().compute())
 
@@ -629,7 +630,7 @@ def test_graphs_without_constants_cost_little() -> None:
     def cost(n: int) -> int:
         nodes = {("x", i): Task(("x", i), operator.add, TaskRef("y"), i) for i in range(n)}
         graph = Graph({**nodes, "y": DataNode("y", 1)}, tuple(nodes))
-        return work_of(lambda: Hoist().run(graph, Remarks()))
+        return work_of(lambda: Hoist().run(graph, Context()))
 
     few, many = cost(1000), cost(10_000)
     assert (many - few) / 9000 < 6  # lines of Python per task, all of them in comprehensions
@@ -640,7 +641,7 @@ def test_linear() -> None:
         model = Model()
         nodes = {i: Task(i, partial(apply, model=model), i) for i in range(n)}
         graph = Graph(nodes, tuple(nodes))
-        return work_of(lambda: Hoist().run(graph, Remarks()))
+        return work_of(lambda: Hoist().run(graph, Context()))
 
     cost(10)
     assert cost(800) < 2.3 * cost(400)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.movement.isolated import staying
 from dask_rewrite.passes.movement.read import NOT_TILED, Reader
@@ -46,7 +47,7 @@ def graph_of(*nodes: Any, outputs: tuple[Any, ...] = (), **options: Any) -> Grap
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    return Movement(**options).run(graph, remarks), remarks
+    return Movement(**options).run(graph, Context(remarks)), remarks
 
 
 def reasons(remarks: Remarks) -> set[str]:
@@ -345,8 +346,8 @@ def test_tasks_of_other_kinds_are_left_alone() -> None:
 
 
 def test_delayed_work_keeps_its_tasks() -> None:
-    before = graph_of(data("x"), cut("a", "x", slice(0, 3)), cut("b", "a", slice(0, 2)), fuse_text_keys=False)
-    assert run(before)[0] is before
+    before = graph_of(data("x"), cut("a", "x", slice(0, 3)), cut("b", "a", slice(0, 2)))
+    assert Movement().run(before, Context(fuse_text_keys=False)) is before
 
 
 def test_structured_borders() -> None:
@@ -638,7 +639,7 @@ def test_moves_that_stand_alone_stay() -> None:
         outputs=("part", "unknown", "picked", "nothing", "constant", "second", "turned", "tiled", "mixed"),
     )
     moves = set(graph.nodes) - {"x", "u", "fill"}
-    assert staying(moves, Site(graph)) == {"part", "unknown", "picked", "turned", "tiled"}
+    assert staying(moves, Site(graph, Context())) == {"part", "unknown", "picked", "turned", "tiled"}
     after, _ = run(graph)
     assert all(after.nodes[key] is graph.nodes[key] for key in ("part", "unknown", "picked", "turned"))
     assert after.nodes["nothing"] is not graph.nodes["nothing"]
@@ -669,7 +670,7 @@ def test_grids_are_read_as_nested_joins(sizes: list[list[int]], drawn: st.DataOb
         refs.append(TaskRef(f"b{max(i - 1, 0) if kind == 'again' else i}"))
     task = Task("z", concatenate_shaped, List(*refs), shape)
     graph = graph_of(*nodes, task)
-    reader, nested = Reader(Site(graph).facts), _Nested(Site(graph).facts)
+    reader, nested = Reader(Site(graph, Context()).facts), _Nested(Site(graph, Context()).facts)
     found, expected = reader.read(task), nested.read(task)
     assert found == expected
     if found is not None:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.remarks import Remarks
 from helpers import (
@@ -49,7 +50,7 @@ def assign(key: str, block: str, value: Any, indices: list[Any]) -> Task:
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    return Setitem(**options).run(graph, remarks), remarks
+    return Setitem(**options).run(graph, Context(remarks)), remarks
 
 
 def reasons(remarks: Remarks) -> set[str]:
@@ -180,7 +181,7 @@ def test_other_annotations() -> None:
 def test_bisect_limit() -> None:
     graph = graph_of(BLOCK, assign("y", "x", ONE, [0]), assign("z", "y", TWO, [1]))
     remarks = Remarks(bisect_limit=0)
-    assert Setitem().run(graph, remarks) is graph
+    assert Setitem().run(graph, Context(remarks)) is graph
     assert reasons(remarks) == {"beyond rewrite.bisect-limit"}
 
 

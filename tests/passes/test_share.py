@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph, consumers_of
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.share.bulk_effects import Behaviour, written
 from dask_rewrite.passes.share.immutable import index_parts, is_frozen
@@ -40,7 +41,7 @@ def graph_of(*nodes: Any, outputs: tuple[Any, ...] = (), **options: Any) -> Grap
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    return Share(**options).run(graph, remarks), remarks
+    return Share(**options).run(graph, Context(remarks)), remarks
 
 
 def reasons(remarks: Remarks) -> set[str]:
@@ -296,7 +297,7 @@ def test_what_becomes_part_of_its_consumer_anyway() -> None:
 def test_bisect_limit() -> None:
     graph = graph_of(*[full(name, 1.0) for name in "abcd"], gathered("a", "b", "c", "d"))
     for limit, left in ((0, 5), (1, 4), (2, 3), (-1, 2)):
-        after = Share().run(graph, Remarks(bisect_limit=limit))
+        after = Share().run(graph, Context(Remarks(bisect_limit=limit)))
         assert len(after.nodes) == left
         assert_same(get_sync(after.nodes, key("out")), np.ones((8, 3)))
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph, depths_of
 from dask_rewrite.passes.base import Rules
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.tree_sum import TreeSum
 from dask_rewrite.remarks import Remarks
 from helpers import (
@@ -68,7 +69,7 @@ def folded(func: Any, *before: Any, **kwargs: Any) -> Callable[[Any], Task]:
 
 def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
     remarks = Remarks()
-    return Rules("tree-sum", (TreeSum(**options),)).run(graph, remarks), remarks
+    return Rules("tree-sum", (TreeSum(**options),)).run(graph, Context(remarks)), remarks
 
 
 def rewritten(graph: Graph, **options: Any) -> Graph:

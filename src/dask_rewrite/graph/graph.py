@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -54,16 +54,12 @@ class Graph:
         Annotations of the tasks that have any, callables already evaluated.
     elementwise : frozenset of str
         Names (``key[0]``) of the blocks that came from Blockwise layers.
-    fuse_text_keys : bool
-        Whether tasks with text keys (delayed work) may be fused.
     held : dict of Key to object
         Futures that stand in the graph as values: kept alive with it, under their keys.
     external : set of Key
         Keys that tasks refer to and that live elsewhere: those of futures.
     reachable : bool
         Every task is known to be needed by an output.
-    facts : Facts, optional
-        What was found out about blocks; rewrites do not change values, so that it is handed on.
     token : str
         Stands for the raw graph and what was asked of it; empty if unknown.
 
@@ -71,8 +67,6 @@ class Graph:
     --------
     >>> from dask._task_spec import Task, TaskRef, DataNode
     >>> graph = Graph({"a": DataNode("a", 1), "b": Task("b", abs, TaskRef("a"))}, ("b",))
-    >>> graph.users()["a"]
-    1
     >>> graph.metrics()
     Metrics(tasks=2, depth=2, max_fan_in=1, nbytes=None)
     """
@@ -81,46 +75,10 @@ class Graph:
     outputs: tuple[Key, ...]
     annotations: dict[Key, dict[str, Any]] = field(default_factory=dict)
     elementwise: frozenset[str] = frozenset()
-    fuse_text_keys: bool = True
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
-    facts: Any = None  # what passes share; the graph itself does not look at it
     token: str = ""
-    _users: tuple[int, Counter[Key]] | None = field(default=None, init=False, repr=False, compare=False)
-    _called: tuple[int, dict[int, list[Task]]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
-
-    def users(self) -> Mapping[Key, int]:
-        """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
-        if self._users is None or self._users[0] != len(self.nodes):
-            # Passes that change nothing hand the same graph on: it is counted once.
-            counted = Counter(chain.from_iterable(map(_dependencies, self.nodes.values())))
-            self._users = (len(self.nodes), counted)
-        return self._users[1]
-
-    def by_function(self) -> Mapping[int, Sequence[Task]]:
-        """The tasks that call each function, which are told apart by identity."""
-        if self._called is None or self._called[0] != len(self.nodes):
-            called: dict[int, list[Task]] = {}
-            for node in self.nodes.values():
-                if type(node) is Task:
-                    func = id(node.func)
-                    if func in called:
-                        called[func].append(node)
-                    else:
-                        called[func] = [node]
-            self._called = (len(self.nodes), called)
-        return self._called[1]
-
-    def calling(self, functions: Collection[int]) -> list[Task]:
-        """The tasks that call one of these functions, one function after the other.
-
-        Most passes look for functions that a graph does not have: those need no look at each task.
-        """
-        called = self.by_function()
-        return [task for func in called if func in functions for task in called[func]]
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""
@@ -132,6 +90,38 @@ class Graph:
     def metrics(self) -> Metrics:
         """Size and shape, as :func:`metrics_of` measures them."""
         return metrics_of(self.nodes, self.outputs)
+
+
+def count_users(nodes: Mapping[Key, GraphNode]) -> Counter[Key]:
+    """How many tasks use each key; keys that nobody uses are absent, and looked up are zero.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> count_users({"y": Task("y", abs, TaskRef("x"))})["x"]
+    1
+    """
+    return Counter(chain.from_iterable(map(_dependencies, nodes.values())))
+
+
+def by_function(nodes: Mapping[Key, GraphNode]) -> dict[int, list[Task]]:
+    """The tasks that call each function, which are told apart by identity.
+
+    Examples
+    --------
+    >>> from dask._task_spec import Task, TaskRef
+    >>> by_function({"y": Task("y", abs, TaskRef("x"))})[id(abs)][0].key
+    'y'
+    """
+    called: dict[int, list[Task]] = {}
+    for node in nodes.values():
+        if type(node) is Task:
+            func = id(node.func)
+            if func in called:
+                called[func].append(node)
+            else:
+                called[func] = [node]
+    return called
 
 
 def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:
@@ -240,7 +230,7 @@ def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
     >>> list(nodes)
     ['z']
     """
-    users = Counter(chain.from_iterable(map(_dependencies, nodes.values())))
+    users = count_users(nodes)
     wanted = set(outputs)
     unused = [key for key in nodes if key not in users and key not in wanted]
     while unused:

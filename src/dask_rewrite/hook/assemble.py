@@ -15,7 +15,7 @@ from dask._task_spec import GraphNode
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, consumers_of, producers_first
+from dask_rewrite.graph.graph import Graph, consumers_of, count_users, producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.hook.task_layer import TaskLayer
 
@@ -148,7 +148,7 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
         return None
     kinds = {key: tuple(sorted(graph.annotations[key])) for key in annotated}
     owned = frozenset(owner)
-    reused = owner and not owned.isdisjoint(graph.users())
+    reused = owner and not owned.isdisjoint(count_users(graph.nodes))
     if not annotated and not reused:
         return None
     nodes = graph.nodes

@@ -16,8 +16,8 @@ from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Replacement, Site
-from dask_rewrite.remarks import Remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,17 @@ class Rules:
     name: str
     rules: tuple[Rule, ...]
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         by_function: dict[Any, list[Rule]] = {}
         wide = [rule for rule in self.rules if hasattr(rule, "inputs_above")]
         for rule in self.rules:
             for anchor in rule.anchors:
                 by_function.setdefault(id(anchor), []).append(rule)
-        work = self._candidates(graph)
+        work = self._candidates(graph, context)
         if not work:
             return graph
-        site = Site(graph)
+        site = Site(graph, context)
         while work:
             key = work.pop()
             task = site.graph.nodes.get(key)
@@ -83,13 +84,11 @@ class Rules:
                 elif remarks.allow(rule.name, key):
                     site.replace(key, found)
                     remarks.applied(rule.name, key)
-                    if remarks.check is not None:
-                        remarks.check(site.graph)
                     work.extend(found)
                     break
         return site.graph
 
-    def _candidates(self, graph: Graph) -> list[Key]:
+    def _candidates(self, graph: Graph, context: Context) -> list[Key]:
         found: dict[Key, None] = {}
         nodes = graph.nodes
         for rule in self.rules:
@@ -98,10 +97,12 @@ class Rules:
                     found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
                 continue
             anchors = frozenset(map(id, rule.anchors))
-            mine = graph.calling(anchors)
+            mine = context.calling(graph, anchors)
             fed_by = getattr(rule, "fed_by", ())
             if fed_by and mine:
-                sources = mine if fed_by == rule.anchors else graph.calling(frozenset(map(id, fed_by)))
+                sources = mine
+                if fed_by != rule.anchors:
+                    sources = context.calling(graph, frozenset(map(id, fed_by)))
                 feeding = {task.key for task in sources}
                 mine = [task for task in mine if not feeding.isdisjoint(task._dependencies)]
             found.update(dict.fromkeys([task.key for task in mine]))
@@ -114,4 +115,4 @@ class Pass(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph: ...
+    def run(self, graph: Graph, context: Context) -> Graph: ...

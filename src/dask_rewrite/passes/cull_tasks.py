@@ -8,7 +8,7 @@ from typing import ClassVar
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.remarks import Remarks
+from dask_rewrite.passes.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class Sweep:
 
     name: ClassVar[str] = "sweep"
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         if graph.reachable:
             return graph
         nodes = graph.nodes
         # Without cycles, a graph in which only outputs have no users is reachable as a whole.
-        if not nodes.keys() - graph.users().keys() - set(graph.outputs):
+        if not nodes.keys() - context.users(graph).keys() - set(graph.outputs):
             return graph
         seen: set[Key] = set(graph.outputs)
         stack = list(seen)

@@ -16,7 +16,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, may_move, with_values
 from dask_rewrite.graph.program import Step, shape_of, straight_line
-from dask_rewrite.remarks import Remarks
+from dask_rewrite.passes.context import Context
 
 #: Tasks that wait for more are not looked at as links of chains.
 MOST_INPUTS = 16
@@ -48,10 +48,11 @@ class FuseChains:
     max_depth: int = 16
     max_sources: int = 8
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
-        links = self._links(graph, templates, depths)
+        links = self._links(graph, context, templates, depths)
         if not links:
             return graph
         nodes = dict(graph.nodes)
@@ -80,7 +81,9 @@ class FuseChains:
         remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
         return replace(graph, annotations=together).with_nodes(nodes)
 
-    def _links(self, graph: Graph, templates: dict[int, int], depths: dict[Key, int]) -> dict[Key, list[Key]]:
+    def _links(
+        self, graph: Graph, context: Context, templates: dict[int, int], depths: dict[Key, int]
+    ) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
         most, elementwise = self.max_sources, graph.elementwise
@@ -93,7 +96,7 @@ class FuseChains:
             if not deps or type(node) is not Task:
                 continue
             if users is None:
-                users = graph.users()
+                users = context.users(graph)
             if len(deps) == 1:
                 producers = list(deps) if users[next(iter(deps))] == 1 else []
             elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
@@ -104,6 +107,8 @@ class FuseChains:
             else:
                 producers = _waited_for(deps, nodes, users)
             if not producers or not all(_may_link(key, dep, graph, outputs, movable) for dep in producers):
+                continue
+            if not context.fuse_text_keys and str in map(type, (key, *producers)):
                 continue
             depths[key], references, _ = survey(node, templates)
             if all(references.count(dep) == 1 for dep in producers):
@@ -211,8 +216,6 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], movable
         return False
     annotations = graph.annotations
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
-        return False
-    if not graph.fuse_text_keys and (type(key) is str or type(dep) is str):
         return False
     return _may_move(graph.nodes[key], movable) and _may_move(below, movable)
 

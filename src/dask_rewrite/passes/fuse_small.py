@@ -16,6 +16,7 @@ from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import may_move, with_values
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 
@@ -54,12 +55,13 @@ class FuseSmall:
     max_inputs: int = 8
     max_depth: int = 12
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        found = self._producers(graph)
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
+        found = self._producers(graph, context)
         if not found:
             return graph
         nodes: Mapping[Key, Any] = graph.nodes
-        site = Site(graph)
+        site = Site(graph, context)
         groups = [keys for keys in found if site.facts.knows(nodes[keys[0]].func)]
         producers = list(chain.from_iterable(groups))
         small = _Small(graph.nodes, site.facts, self.max_bytes)
@@ -75,9 +77,9 @@ class FuseSmall:
         remarks.applied(self.name, None, f"small tasks into their consumers: {fused}", fused)
         return graph.with_nodes(absorbing.nodes)
 
-    def _producers(self, graph: Graph) -> Collection[list[Key]]:
+    def _producers(self, graph: Graph, context: Context) -> Collection[list[Key]]:
         """Tasks that one task uses, by layer and function; what loads or creates is not among them."""
-        users = graph.users()
+        users = context.users(graph)
         groups: defaultdict[Any, list[Key]] = defaultdict(list)
         for key, node in graph.nodes.items():
             if type(node) is Task and node._dependencies and not node._data_producer and users[key] == 1:
@@ -94,8 +96,8 @@ class _Absorbing:
         self._candidates, self._remarks = candidates, remarks
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
         self._max_inputs = bounds.max_inputs
-        graph = site.graph
-        self._anyone = graph.fuse_text_keys and not graph.annotations and remarks.left < 0
+        self._text = site.context.fuse_text_keys
+        self._anyone = self._text and not site.graph.annotations and remarks.unlimited
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
         self._templates: dict[int, int] = {}
 
@@ -154,8 +156,7 @@ class _Absorbing:
         return taken
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:
-        graph = self._site.graph
-        if not graph.fuse_text_keys and (type(consumer) is str or type(producer) is str):
+        if not self._text and (type(consumer) is str or type(producer) is str):
             return False
         return self._site.same_annotations(consumer, producer) and self._remarks.allow(
             FuseSmall.name, producer

@@ -15,8 +15,8 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import children, may_move, with_values
 from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
-from dask_rewrite.remarks import Remarks
 
 #: Start, stop and step of each axis.
 Index: TypeAlias = tuple[tuple[Any, Any, Any], ...]
@@ -45,11 +45,12 @@ class HaloCorners:
     name: ClassVar[str] = "halo-corners"
     max_bytes: int = 65_536
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        slices = _slices_by_block(graph)
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
+        slices = _slices_by_block(graph, context)
         if not slices:
             return graph
-        site = Site(graph)
+        site = Site(graph, context)
         takers = _Takers(site)
         cuts: dict[Key, Task] = {}
         consumers: dict[Key, list[Key]] = {}
@@ -138,10 +139,10 @@ def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
     return takers
 
 
-def _slices_by_block(graph: Graph) -> dict[Key, dict[Index, Key]]:
+def _slices_by_block(graph: Graph, context: Context) -> dict[Key, dict[Index, Key]]:
     """By block, its slices along two or more axes; blocks of which one is part of another."""
     found: dict[Key, dict[Index, Key]] = {}
-    for task in graph.calling(_IDS):
+    for task in context.calling(graph, _IDS):
         if (index := _index_of(task)) is not None:
             found.setdefault(task.args[0].key, {}).setdefault(index, task.key)
     return {

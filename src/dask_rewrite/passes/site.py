@@ -10,8 +10,8 @@ from dask._task_spec import GraphNode
 from dask.typing import Key
 
 from dask_rewrite.analysis.effects import Effect, Effects
-from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, consumers_of, depths_of
+from dask_rewrite.passes.context import Context
 
 #: New nodes under their keys, one of them under the key of the task that was asked about.
 Replacement: TypeAlias = Mapping[Key, GraphNode]
@@ -25,22 +25,23 @@ class Site:
     ----------
     graph : Graph
         The graph as it is now.
+    context : Context
+        What is shared by all passes.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, context: Context) -> None:
         self.graph = graph
+        self.context = context
         self._outputs = frozenset(graph.outputs)
         self.changed = False
-        if graph.facts is None:
-            graph.facts = Facts(self.node)
-        self.facts: Facts = graph.facts.looking_in(self.node, self)
+        self.facts = context.facts(self.node, self)
         self.effects = Effects()
         self._read_only: dict[Key, bool] = {}
         self._effects: dict[Key, tuple[GraphNode, Effect]] = {}
 
     @cached_property
     def _users(self) -> Mapping[Key, int]:
-        return self.graph.users()
+        return self.context.users(self.graph)
 
     @cached_property
     def _own_users(self) -> dict[Key, int]:

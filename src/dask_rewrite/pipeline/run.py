@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -30,6 +28,8 @@ from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.lowering.lower import Lowering, OverBudget
 from dask_rewrite.passes.base import Pass
+from dask_rewrite.passes.context import Context
+from dask_rewrite.pipeline.callbacks import Callback, Printing, Tracing, Verifying, watchers
 from dask_rewrite.pipeline.selection import LAYER_PASSES, Selection, select
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
@@ -57,6 +57,83 @@ def _collector_paused() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Passes in their order, and what looks on while they run.
+
+    Parameters
+    ----------
+    passes : sequence of Pass
+        Run one after the other, each over what the one before returned.
+    callbacks : sequence of Callback
+        Told before and after each.
+
+    Examples
+    --------
+    >>> graph = Graph({}, ())
+    >>> Pipeline(()).run(graph, Context()) is graph
+    True
+    """
+
+    passes: Sequence[Pass]
+    callbacks: Sequence[Callback] = ()
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        """The graph after all passes; one that fails is left out, with a warning."""
+        for each in self.passes:
+            graph = self._step(each, graph, context)
+        return graph
+
+    def _step(self, each: Pass, before: Graph, context: Context) -> Graph:
+        started = perf_counter()
+        try:
+            graph = each.run(before, context)
+            for callback in self.callbacks:
+                callback.check(each.name, before, graph)
+        except Exception as error:
+            error = _guilty_rewrite(each, before, context, error)
+            if context.options.on_error == "raise":
+                raise error
+            graph = before
+            verify(graph, external=graph.external)  # the pass may have spoilt what it was given
+            _warn(each.name, error)
+            context.remarks.failed(each.name, None, repr(error))
+            for callback in self.callbacks:
+                callback.failed(each.name, graph)
+        seconds = perf_counter() - started
+        for callback in self.callbacks:
+            callback.done(each.name, before, graph, seconds)
+        return graph
+
+
+def _guilty_rewrite(each: Pass, before: Graph, context: Context, error: Exception) -> Exception:
+    """The error, with the first single rewrite after which it comes (``rewrite.verify: rule``)."""
+    if context.options.verify != "rule":
+        return error
+
+    def failure(limit: int) -> tuple[Exception | None, Remarks]:
+        again = Context(Remarks(limit), context.options, fuse_text_keys=context.fuse_text_keys)
+        try:
+            verify_thoroughly(each.run(before, again), before)
+        except Exception as found:
+            return found, again.remarks
+        return None, again.remarks
+
+    good, bad = 0, 1
+    while failure(bad)[0] is None:
+        good, bad = bad, 2 * bad
+        if bad > 2 * len(before.nodes):
+            return error  # it does not do the same each time
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if failure(middle)[0] is None else (good, middle)
+    found, remarks = failure(bad)
+    last = next((remark for remark in reversed(remarks.kept) if remark.kind == "applied"), None)
+    if found is not None and last is not None and last.key is not None:
+        found.add_note(f"single rewrite {bad:,} of pass {each.name!r}, of task {last.key!r}")
+    return found or error
 
 
 def rewrite_tasks(
@@ -89,21 +166,23 @@ def rewrite_tasks(
     selection = select(options)
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
-    remarks = Remarks(options.bisect_limit)
+    callbacks = _callbacks(options, trace)
+    remarks = Remarks(options.bisect_limit, [each.allow for each in watchers()])
+    context = Context(remarks, options, fuse_text_keys=fuse_text_keys)
     started = perf_counter()
     with _collector_paused():
         try:
-            graph = _lowered(dsk, outputs, selection, remarks, options, trace)
+            graph = _lowered(dsk, outputs, selection, context, callbacks, trace)
             if graph is not None:
-                graph.fuse_text_keys = fuse_text_keys
-                graph = _run_passes(graph, selection.passes, remarks, options, trace)
-                _forget(graph)
+                graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
         except Exception as error:
             if options.on_error == "raise":
                 raise
             _warn("lower", error)
             remarks.failed("lower", None, repr(error))
             graph = None
+        finally:
+            context.close()
     if trace is not None:
         trace.remarks = remarks
         trace.seconds = perf_counter() - started
@@ -112,15 +191,27 @@ def rewrite_tasks(
     return graph
 
 
+def _callbacks(options: Options, trace: Trace | None) -> list[Callback]:
+    callbacks: list[Callback] = [*watchers()]
+    if options.verify in ("each", "rule"):
+        callbacks.append(Verifying())
+    if trace is not None:
+        callbacks.append(Tracing(trace))
+    if options.print_after:
+        callbacks.append(Printing(options.print_after))
+    return callbacks
+
+
 def _lowered(
     hlg: HighLevelGraph,
     outputs: Sequence[Key],
     selection: Selection,
-    remarks: Remarks,
-    options: Options,
+    context: Context,
+    callbacks: Sequence[Callback],
     trace: Trace | None,
 ) -> Graph | None:
     started = perf_counter()
+    options, remarks = context.options, context.remarks
     fuse = selection.fusion is not None and remarks.allow("fuse-blockwise")
     bounds = selection.fusion or FuseBlockwise()
     lowering = Lowering(
@@ -147,86 +238,30 @@ def _lowered(
     if graph.annotations:
         names = sorted(set().union(*graph.annotations.values()))
         remarks.applied("annotations", None, f"{', '.join(names)} take effect; dask's own fusion drops them")
-    if trace is not None:
-        seconds = perf_counter() - started
-        trace.steps.append(Step("lower", None, _measured(graph, trace), seconds))
-    if not options.print_after.isdisjoint(("changed", *LAYER_PASSES)):
-        _print("lower", graph)
+    seconds = perf_counter() - started
+    wanted = options.print_after.intersection(LAYER_PASSES)
+    for callback in callbacks:
+        callback.check("lower", None, graph)
+        callback.done(min(wanted, default="lower"), None, graph, seconds)
     return graph
 
 
-def _run_passes(
-    graph: Graph, passes: Sequence[Pass], remarks: Remarks, options: Options, trace: Trace | None
-) -> Graph:
+def _run_passes(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
     lowered = graph
-    each_time = options.verify in ("each", "rule")
-    if each_time:
-        verify_thoroughly(graph)
-    for each in passes:
-        graph = _run_pass(each, graph, remarks, options, trace, each_time)
-    if options.verify != "end":
+    graph = pipeline.run(graph, context)
+    if context.options.verify != "end":
         return graph
     # Lowering and the passes of this package bound the nesting themselves.
-    ours = all(type(each).__module__.startswith("dask_rewrite.") for each in passes)
+    ours = all(type(each).__module__.startswith("dask_rewrite.") for each in pipeline.passes)
     try:
         verify(graph, external=graph.external, limit=None if ours else NESTING_LIMIT)
     except VerificationError:  # find out which pass it was, and leave that one out
         if trace is not None:
             del trace.steps[1:]
-        graph = lowered
-        verify(graph, external=graph.external)
-        for each in passes:
-            graph = _run_pass(each, graph, remarks, options, trace, True)
+        verify(lowered, external=lowered.external)
+        checked = Pipeline(pipeline.passes, [Verifying(), *pipeline.callbacks])
+        return checked.run(lowered, context)
     return graph
-
-
-def _forget(graph: Graph) -> None:
-    """Let go of what only passes need; it refers to itself, and would wait for a collection of garbage."""
-    if graph.facts is not None:
-        graph.facts.close()
-        graph.facts = None
-
-
-def _run_pass(
-    each: Pass, before: Graph, remarks: Remarks, options: Options, trace: Trace | None, checked: bool
-) -> Graph:
-    """One pass; the graph before it if it fails."""
-    started = perf_counter()
-    if options.verify == "rule":
-        remarks.check = partial(verify_thoroughly, before=before)
-    try:
-        graph = each.run(before, remarks)
-        if checked and graph is not before:
-            verify_thoroughly(graph, before)
-    except Exception as error:
-        if options.on_error == "raise":
-            raise
-        graph = before
-        verify(graph, external=graph.external)  # the pass may have spoilt what it was given
-        _warn(each.name, error)
-        remarks.failed(each.name, None, repr(error))
-        if "failure" in options.print_after:
-            _print(each.name, graph)
-    seconds = perf_counter() - started
-    if trace is not None:
-        last = trace.steps[-1].after if trace.steps else None
-        after = last if graph is before and last is not None else _measured(graph, trace)
-        trace.steps.append(Step(each.name, last, after, seconds))
-    if each.name in options.print_after or ("changed" in options.print_after and graph is not before):
-        _print(each.name, graph)
-    return graph
-
-
-def _measured(graph: Graph, trace: Trace) -> Metrics:
-    metrics = graph.metrics()
-    if trace.nbytes:
-        from dask_rewrite.graph.pickling import pickled_size
-
-        try:
-            metrics = replace(metrics, nbytes=pickled_size(graph.nodes))
-        except Exception:  # preflight tells why
-            return metrics
-    return metrics
 
 
 def _warn(name: str, error: Exception) -> None:
@@ -237,12 +272,6 @@ def _warn(name: str, error: Exception) -> None:
         RewriteWarning,
         stacklevel=2,
     )
-
-
-def _print(name: str, graph: Graph) -> None:
-    lines = [f"-- after {name}: {len(graph.nodes)} tasks"]
-    lines += [f"{key!r}: {node!r}" for key, node in graph.nodes.items()]
-    print("\n".join(lines), file=sys.stderr)
 
 
 def _log(remarks: Remarks, options: Options) -> None:

@@ -21,7 +21,7 @@ class Step:
 
 @dataclass(slots=True)
 class Trace:
-    """A record of one rewrite, filled in when it is given to :func:`rewrite`."""
+    """A record of one rewrite, filled in while it runs."""
 
     steps: list[Step] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import dask.config
 from dask.typing import Key
 
-from dask_rewrite.remarks import Remark, Remarks
+from dask_rewrite.pipeline.callbacks import Callback, watching
+from dask_rewrite.remarks import Remark
 
 __all__ = ["BisectError", "bisect"]
 
@@ -55,20 +55,20 @@ def bisect(check: Callable[[], Any]) -> Remark:
     the check passes with all rewrites allowed
     """
     last = _run(check)
-    if not last.failed:
+    if not last.wrong:
         made = f"{last.used:,} were made" if last.used else "none was made"
         raise BisectError(
             f"the check passes with all rewrites allowed, and {made}; "
             "is the optimizer switched on inside of it?"
         )
     first = _run(check, 0)
-    if first.failed:
+    if first.wrong:
         raise BisectError(_blame_without_rewrites(check)) from first.error
     good, bad = 0, last.used
     while bad - good > 1:
         middle = (good + bad) // 2
         found = _run(check, middle)
-        if found.failed:
+        if found.wrong:
             bad, last = middle, found
         else:
             good = middle
@@ -79,17 +79,17 @@ def bisect(check: Callable[[], Any]) -> Remark:
     return Remark("applied", rule, key, f"with rewrite {bad:,} the check {how}; with those before, it passes")
 
 
-class _Run:
+class _Run(Callback):
     """One run of the check: how many single rewrites it may make and has made, and how it ended."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.used = 0
         self.latest: tuple[str, Key | None] | None = None
-        self.failed = False
+        self.wrong = False
         self.error: Exception | None = None
 
-    def allows(self, rule: str, key: Key | None) -> bool:
+    def allow(self, rule: str, key: Key | None) -> bool:
         if self.used == self.limit:
             return False
         self.used += 1
@@ -99,36 +99,18 @@ class _Run:
 
 def _run(check: Callable[[], Any], limit: int | None = None, **options: Any) -> _Run:
     run = _Run(limit)
-    with dask.config.set({f"rewrite.{name}": value for name, value in options.items()}), _counted_by(run):
+    with dask.config.set({f"rewrite.{name}": value for name, value in options.items()}), watching(run):
         try:
             result = check()
         except Exception as error:
-            run.failed, run.error = True, error
+            run.wrong, run.error = True, error
         else:
-            run.failed = result is not None and not result
+            run.wrong = result is not None and not result
     return run
 
 
-@contextmanager
-def _counted_by(run: _Run) -> Iterator[None]:
-    """Have every single rewrite of this process ask ``run``: a check may well compute more than one graph."""
-    own = Remarks.allow
-
-    def allow(self: Remarks, rule: str, key: Key | None = None) -> bool:
-        if not run.allows(rule, key):
-            self.missed(rule, key, "left out by bisect")
-            return False
-        return own(self, rule, key)
-
-    Remarks.allow = allow  # type: ignore[method-assign] # for as long as the block runs
-    try:
-        yield
-    finally:
-        Remarks.allow = own  # type: ignore[method-assign] # as it was
-
-
 def _blame_without_rewrites(check: Callable[[], Any]) -> str:
-    if _run(check, 0, enabled=False).failed:
+    if _run(check, 0, enabled=False).wrong:
         return "the check fails with rewriting switched off, too: look at the program, or at the check"
     return (
         "the check fails though no single rewrite is allowed, and passes with rewriting switched off: "

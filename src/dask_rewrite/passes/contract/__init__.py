@@ -13,6 +13,7 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import is_acyclic
 from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract.cost_model import make_plan, plan_alone, shown
 from dask_rewrite.passes.contract.gates import gate_points, private_blocks, read_again
 from dask_rewrite.passes.contract.groups import Group, group_trees, most_bytes
@@ -20,8 +21,7 @@ from dask_rewrite.passes.contract.rewrite import Rewrite, Work
 from dask_rewrite.passes.contract.terms import Opener, Term
 from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
-from dask_rewrite.remarks import Remarks
-from dask_rewrite.scheduler import Machine, machine
+from dask_rewrite.scheduler import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Contract:
     min_bytes: int = 262_144
     reassociate: bool = True
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        site = Site(graph)
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
+        site = Site(graph, context)
         found: list[Tree] = []
         for each in find_trees(site):
             if isinstance(each, Tree):
@@ -56,7 +57,7 @@ class Contract:
                 remarks.missed(self.name, each[0], each[1].reason)
         if not found:
             return graph
-        running = machine()
+        running = context.machine
         most = most_bytes(found, running.threads, site)
         if most is not None and most < self.min_bytes:
             remarks.missed(self.name, found[0].root, f"{shown(most)} are not worth it")
@@ -74,13 +75,14 @@ class Contract:
             terms.append(usable)
         if not trees:
             return graph
-        return self._contracted(graph, group_trees(trees, terms, site), site, running, remarks)
+        return self._contracted(graph, group_trees(trees, terms, site), site, running, context)
 
     def _contracted(
-        self, graph: Graph, groups: list[Group], site: Site, running: Machine, remarks: Remarks
+        self, graph: Graph, groups: list[Group], site: Site, running: Machine, context: Context
     ) -> Graph:
-        limit = memory_limit(running)
-        users = graph.users()
+        remarks = context.remarks
+        limit = memory_limit(running, context.options)
+        users = context.users(graph)
         stop = frozenset(tree.root for group in groups for tree in group.trees)
         alone = sum(tree.alone for group in groups for tree in group.trees)
         work: list[Work] = []
@@ -100,8 +102,6 @@ class Contract:
             made = _applied(graph, work, users, gated=False)
         for each in work:
             remarks.applied(self.name, each.root, str(each))
-        if remarks.check is not None:
-            remarks.check(made)
         return made
 
     def _planned(
@@ -152,7 +152,7 @@ def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bo
     return rewrite.result()
 
 
-def memory_limit(running: Machine) -> int:
+def memory_limit(running: Machine, options: Options) -> int:
     """Bytes that blocks of a contraction may hold: as configured, or half of what there is."""
-    given = Options.current().contraction["memory-limit"]
+    given = options.contraction["memory-limit"]
     return (running.memory // 2 or 2**62) if given is None else given

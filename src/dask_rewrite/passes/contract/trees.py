@@ -95,11 +95,11 @@ class Tree:
 def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
     """All sum trees of a graph whose terms share blocks, or the reason why one is left alone."""
     graph = site.graph
-    called = graph.by_function()
+    called = site.context.by_function(graph)
     reducers = {i: it for i, tasks in called.items() if (it := reducer_of(tasks[0].func)) is not None}
     if not reducers:
         return
-    summing = {task.key: task for task in graph.calling(reducers)}
+    summing = {task.key: task for task in site.context.calling(graph, reducers)}
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
     for root in [key for key in summing if key not in below]:
         term = _first_term(root, summing, site)

@@ -19,6 +19,7 @@ from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, may_move
 from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist.constants import Carried, promising
 from dask_rewrite.passes.hoist.size_bounds import suspects
 from dask_rewrite.passes.hoist.sizes import NOTHING, Scales, Weight
@@ -49,7 +50,8 @@ class Hoist:
     min_bytes: int = 8192
     min_saved: int = 65_536
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         scales = Scales(self.min_bytes)
         often = self.min_saved // self.min_bytes
         tasks = promising(graph.nodes, scales, often)

@@ -8,12 +8,12 @@ from typing import ClassVar
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.isolated import staying
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.normal_forms import Forms
 from dask_rewrite.passes.movement.write import Writer
 from dask_rewrite.passes.site import Site
-from dask_rewrite.remarks import Remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,15 @@ class Movement:
     max_pieces: int = 16
     max_whole: int = 65_536
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         nodes = graph.nodes
-        moves = {task.key for task in graph.calling(MOVES)}
-        if not graph.fuse_text_keys:
+        moves = {task.key for task in context.calling(graph, MOVES)}
+        if not context.fuse_text_keys:
             moves = {key for key in moves if type(key) is not str}
         if not moves:
             return graph
-        site = Site(graph)
+        site = Site(graph, context)
         still = staying(moves, site)
         moves -= still
         if not moves:

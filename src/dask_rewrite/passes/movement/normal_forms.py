@@ -170,7 +170,7 @@ class Forms:
     def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
         """How many pieces are no worse than ``before`` references to blocks of so many parts."""
         if self._users is None:
-            self._users = self.graph.users()
+            self._users = self.site.context.users(self.graph)
         users = self._users
         # the edges of a stage go only if nobody else needs it
         gone = [key for key in parts if key not in self.pinned and key not in self._kept]

@@ -19,6 +19,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import call_with_dict, count_references, with_values
 from dask_rewrite.graph.program import Step, operation, straight_line
 from dask_rewrite.graph.writes import written
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.setitem.augmented import NOTHING, Own, own_value
 from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
@@ -56,8 +57,9 @@ class Setitem:
     max_inputs: int = 16
     max_unknown: int = 4
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        found = {task.key: task for task in graph.calling(_SETITEM)}
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
+        found = {task.key: task for task in context.calling(graph, _SETITEM)}
         below = {
             key: task.args[0].key
             for key, task in found.items()
@@ -65,7 +67,7 @@ class Setitem:
         }
         if not below:
             return graph
-        site = Site(graph)
+        site = Site(graph, context)
         links = {key: under for key, under in below.items() if self._may_join(key, under, site, remarks)}
         absorbed = set(links.values())
         for top in [key for key in links if key not in absorbed]:
@@ -79,8 +81,6 @@ class Setitem:
                 task = joined(batch, block)
                 site.replace(task.key, {task.key: task})
                 remarks.applied(self.name, task.key, f"assignments: {len(batch)}", len(batch) - 1)
-                if remarks.check is not None:
-                    remarks.check(site.graph)
         return site.graph
 
     def _may_join(self, key: Key, under: Key, site: Site, remarks: Remarks) -> bool:

@@ -12,6 +12,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, with_values
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.share.bulk_effects import users_of, written
 from dask_rewrite.passes.share.immutable import is_frozen
 from dask_rewrite.passes.share.value_numbering import Numbering
@@ -39,12 +40,10 @@ class Share:
     name: ClassVar[str] = "share"
     reassociate: bool = True
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
+    def run(self, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
         leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
-        lookup = graph.nodes.get
-        if graph.facts is None:
-            graph.facts = Facts(lookup)
-        facts: Facts = graph.facts.looking_in(lookup)
+        facts = context.facts(graph.nodes.get)
         numbering = Numbering(graph, facts, self.reassociate)
         numbering.run(leaves)
         if not numbering.classes:
@@ -91,10 +90,7 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) 
     nodes.update(made)
     if any(before[key]._dependencies for key in (*renamed, *made)):
         without_users(nodes, graph.outputs)
-    after = graph.with_nodes(nodes)
-    if remarks.check is not None:
-        remarks.check(after)
-    return after
+    return graph.with_nodes(nodes)
 
 
 def _groups(graph: Graph, facts: Facts, numbering: Numbering, outputs: frozenset[Key]) -> list[_Group]:

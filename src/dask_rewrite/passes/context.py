@@ -1,0 +1,89 @@
+"""What a pass may use besides the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+
+from dask._task_spec import GraphNode, Task
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.config import Options
+from dask_rewrite.graph.graph import Graph, by_function, count_users
+from dask_rewrite.remarks import Remarks
+from dask_rewrite.scheduler import Machine, machine
+
+
+class Context:
+    """One run of the passes over one graph: remarks, options, facts, and what is counted once.
+
+    A pass changes no graph that it was given, so what was counted holds for as long as the same
+    tasks are asked about.
+
+    Parameters
+    ----------
+    remarks : Remarks, optional
+        Collects what was done, and is asked before each single rewrite.
+    options : Options, optional
+        The configuration as it was when the run began.
+    fuse_text_keys : bool
+        Whether tasks with text keys (delayed work) may be fused: people watch them by name.
+
+    Examples
+    --------
+    >>> graph = Graph({"y": Task("y", abs, -1)}, ("y",))
+    >>> [task.key for task in Context().calling(graph, {id(abs)})]
+    ['y']
+    """
+
+    def __init__(
+        self,
+        remarks: Remarks | None = None,
+        options: Options | None = None,
+        *,
+        fuse_text_keys: bool = True,
+    ) -> None:
+        self.remarks = Remarks() if remarks is None else remarks
+        self.options = Options() if options is None else options
+        self.fuse_text_keys = fuse_text_keys
+        self._facts: Facts | None = None
+        self._users: tuple[object, Mapping[Key, int]] = (None, {})
+        self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The scheduler that will run the graph, as far as it can be known before."""
+        return machine()
+
+    def facts(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
+        """What is known of blocks. Rewrites do not change values, so it is handed from pass to pass."""
+        if self._facts is None:
+            self._facts = Facts(lookup)
+        return self._facts.looking_in(lookup, owner)
+
+    def users(self, graph: Graph) -> Mapping[Key, int]:
+        """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
+        if self._users[0] is not graph.nodes:
+            self._users = (graph.nodes, count_users(graph.nodes))
+        return self._users[1]
+
+    def by_function(self, graph: Graph) -> Mapping[int, Sequence[Task]]:
+        """The tasks that call each function, which are told apart by identity."""
+        if self._called[0] is not graph.nodes:
+            self._called = (graph.nodes, by_function(graph.nodes))
+        return self._called[1]
+
+    def calling(self, graph: Graph, functions: Collection[int]) -> list[Task]:
+        """The tasks that call one of these functions, one function after the other.
+
+        Most passes look for functions that a graph does not have: those need no look at each task.
+        """
+        called = self.by_function(graph)
+        return [task for func in called if func in functions for task in called[func]]
+
+    def close(self) -> None:
+        """Let go of what refers to itself, and would wait for a collection of garbage."""
+        if self._facts is not None:
+            self._facts.close()
+            self._facts = None

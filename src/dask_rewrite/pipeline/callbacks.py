@@ -1,0 +1,110 @@
+"""What looks on while passes run: verifying, timing and printing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph, Metrics
+from dask_rewrite.pipeline.trace import Step, Trace
+from dask_rewrite.pipeline.verify_facts import verify_thoroughly
+
+
+class Callback:
+    """Told what a pipeline does. A subclass overrides what it cares about.
+
+    Examples
+    --------
+    >>> class Names(Callback):
+    ...     def done(self, name, before, after, seconds):
+    ...         print(name)
+    """
+
+    def allow(self, rule: str, key: Key | None) -> bool:
+        """Asked before a single rewrite."""
+        return True
+
+    def check(self, name: str, before: Graph | None, after: Graph) -> None:
+        """Called with what a pass made of a graph. What raises here has the pass left out."""
+
+    def done(self, name: str, before: Graph | None, after: Graph, seconds: float) -> None:
+        """Called after a pass, with the graph that goes on."""
+
+    def failed(self, name: str, graph: Graph) -> None:
+        """Called when a pass was left out, with the graph that goes on."""
+
+
+class Verifying(Callback):
+    """All checks that there are, after lowering and after each pass that changed something."""
+
+    def check(self, name: str, before: Graph | None, after: Graph) -> None:
+        if after is not before:
+            verify_thoroughly(after, before)
+
+
+@dataclass
+class Tracing(Callback):
+    """Writes size, shape and seconds of each pass into a trace."""
+
+    trace: Trace
+
+    def done(self, name: str, before: Graph | None, after: Graph, seconds: float) -> None:
+        steps = self.trace.steps
+        last = steps[-1].after if steps else None
+        now = last if before is after and last is not None else self._measured(after)
+        steps.append(Step(name, last, now, seconds))
+
+    def _measured(self, graph: Graph) -> Metrics:
+        metrics = graph.metrics()
+        if self.trace.nbytes:
+            from dask_rewrite.graph.pickling import pickled_size
+
+            try:
+                metrics = replace(metrics, nbytes=pickled_size(graph.nodes))
+            except Exception:  # preflight tells why
+                return metrics
+        return metrics
+
+
+@dataclass
+class Printing(Callback):
+    """Prints the graph after passes of these names, after ``changed`` ones, after each ``failure``."""
+
+    wanted: frozenset[str]
+
+    def done(self, name: str, before: Graph | None, after: Graph, seconds: float) -> None:
+        if name in self.wanted or ("changed" in self.wanted and after is not before):
+            self._print(name, after)
+
+    def failed(self, name: str, graph: Graph) -> None:
+        if "failure" in self.wanted:
+            self._print(name, graph)
+
+    @staticmethod
+    def _print(name: str, graph: Graph) -> None:
+        lines = [f"-- after {name}: {len(graph.nodes)} tasks"]
+        lines += [f"{key!r}: {node!r}" for key, node in graph.nodes.items()]
+        print("\n".join(lines), file=sys.stderr)
+
+
+#: Callbacks that every rewrite of this process has, for as long as a block of :func:`watching` runs.
+_watching: list[Callback] = []
+
+
+@contextmanager
+def watching(callback: Callback) -> Iterator[None]:
+    """Have a callback in every rewrite of this process: a program may well compute more than one graph."""
+    _watching.append(callback)
+    try:
+        yield
+    finally:
+        _watching.remove(callback)
+
+
+def watchers() -> tuple[Callback, ...]:
+    """The callbacks that every rewrite has now."""
+    return tuple(_watching)
