@@ -258,7 +258,7 @@ def test_is_idempotent() -> None:
 
 def test_the_bisect_limit_counts_single_tasks() -> None:
     remarks = Remarks(2)
-    after = FuseSmall().run(gathering(), remarks)
+    after = FuseSmall().run(gathering(), Context(remarks))
     assert len(after.nodes) == 5
 
 
