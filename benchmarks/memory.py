@@ -29,13 +29,19 @@ def buffers(value: Any) -> Iterator[np.ndarray]:
     while stack:
         part = stack.pop()
         if isinstance(part, np.ndarray):
-            while isinstance(part.base, np.ndarray):
-                part = part.base
+            while (base := owner_of(part)) is not None:
+                part = base
             yield part
         elif isinstance(part, (list, tuple)):
             stack.extend(part)
         elif isinstance(part, dict):
             stack.extend(part.values())
+
+
+def owner_of(part: np.ndarray) -> np.ndarray | None:
+    """The array whose memory another one shows; windows (``as_strided``) have it in a holder."""
+    base = part.base if isinstance(part.base, np.ndarray) else getattr(part.base, "base", None)
+    return base if isinstance(base, np.ndarray) else None
 
 
 class Held(Callback):

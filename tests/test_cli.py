@@ -80,7 +80,7 @@ def test_registered_with_dask():
 
 def test_help_lists_the_commands():
     output = run("--help")
-    for command in ("passes", "config", "info", "explain", "preflight"):
+    for command in ("passes", "config", "info", "explain", "forecast", "preflight"):
         assert command in output
         assert "Usage" in run(command, "-h")
 
@@ -195,3 +195,13 @@ def test_preflight(script):
     assert "all of it pickles" in run("preflight", "job_of_user:x")
     output = run("preflight", "job_of_user:locked", fails=True)
     assert "_thread.lock" in output
+
+
+def test_forecast(script):
+    script(SOURCE)
+    assert "held on 3 threads" in run("forecast", "job_of_user:x", "--threads", "3")
+    found = json.loads(run("forecast", "job_of_user:build", "--workers", "2", "--json"))
+    assert (found["workers"], found["threads"]) == (2, 1)
+    assert found["after"]["peak"] > 0
+    assert "forecast" in run("explain", "job_of_user:x", "--forecast")
+    assert "Invalid value" in run("forecast", "job_of_user:x", "--threads", "0", fails=True)

@@ -23,18 +23,22 @@ from dask_rewrite.hook.switch import disable, enable  # noqa: E402 - reads them 
 if TYPE_CHECKING:
     from dask_rewrite.tools.bisect import bisect
     from dask_rewrite.tools.explain import Report, explain
+    from dask_rewrite.tools.forecast import Forecast, forecast
     from dask_rewrite.tools.preflight import PreflightReport, preflight
 
 #: Tools that most programs never use: imported when asked for.
 _LAZY = {
     "bisect": "dask_rewrite.tools.bisect",
     "explain": "dask_rewrite.tools.explain",
+    "forecast": "dask_rewrite.tools.forecast",
+    "Forecast": "dask_rewrite.tools.forecast",
     "preflight": "dask_rewrite.tools.preflight",
     "PreflightReport": "dask_rewrite.tools.preflight",
     "Report": "dask_rewrite.tools.explain",
 }
 
 __all__ = [
+    "Forecast",
     "PreflightReport",
     "Remark",
     "Report",
@@ -44,6 +48,7 @@ __all__ = [
     "disable",
     "enable",
     "explain",
+    "forecast",
     "optimize",
     "preflight",
 ]

@@ -60,6 +60,9 @@ class Facts:
     ----------
     lookup : callable
         From a key to its node, or None for what lies outside the graph.
+    estimate : callable, optional
+        From the key of a block of which nothing is known to what is taken for granted of it, or None. For
+        estimates only: what follows is not proven.
 
     Examples
     --------
@@ -76,11 +79,16 @@ class Facts:
     True
     """
 
-    __slots__ = ("_functions", "_here", "_keywords", "_lookup", "_owners", "_sources", "_values")
+    __slots__ = ("_estimate", "_functions", "_here", "_keywords", "_lookup", "_owners", "_sources", "_values")
 
-    def __init__(self, lookup: Callable[[Key], GraphNode | None]) -> None:
+    def __init__(
+        self,
+        lookup: Callable[[Key], GraphNode | None],
+        estimate: Callable[[Key], Any] | None = None,
+    ) -> None:
         tidy()
         self._lookup = lookup
+        self._estimate = estimate
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
         self._functions: dict[int, Function] = {}
@@ -110,10 +118,18 @@ class Facts:
 
     def of_node(self, node: GraphNode) -> Fact | None:
         """The fact of what a node computes, which need not stand in the graph itself."""
+        value = self.value_of_node(node)
+        return value if type(value) is Fact else None
+
+    def value_of(self, key: Key) -> Any:
+        """What stands for a block: a fact, a list or dict of such, a literal, or `UNKNOWN`."""
+        return self._value_of(key)
+
+    def value_of_node(self, node: GraphNode) -> Any:
+        """The same of what a node computes."""
         for dep in node.dependencies:
             self._value_of(dep)
-        value = self._top(node)
-        return value if type(value) is Fact else None
+        return self._top(node)
 
     def knows(self, func: Any) -> bool:
         """Whether there may be facts of what a function gives."""
@@ -142,7 +158,7 @@ class Facts:
                 if not (functions.get(id(func)) or function_of(func, functions)).is_known:
                     node = None  # not worth looking below
             if node is None:
-                values[here] = UNKNOWN
+                values[here] = self._guess(here)
                 continue
             deps = node._dependencies
             if deps and not known >= deps:
@@ -153,8 +169,14 @@ class Facts:
                 stack.append(here)
                 stack.extend([dep for dep in deps if dep not in known])
                 continue
-            values[here] = self._call(node, values) if is_task else self._top(node)
+            found = self._call(node, values) if is_task else self._top(node)
+            values[here] = self._guess(here) if found is UNKNOWN else found
         return values[key]
+
+    def _guess(self, key: Key) -> Any:
+        """What is taken for granted of a block of which nothing is known."""
+        found = None if self._estimate is None else self._estimate(key)
+        return UNKNOWN if found is None else found
 
     def _top(self, node: GraphNode) -> Any:
         if type(node) is DataNode:

@@ -54,6 +54,18 @@ def mark(name: str, token: str) -> str:
     return f"{name}{MARK}{token}"
 
 
+def unmarked(name: str) -> str:
+    """The name without the mark of a rewrite, if it has one.
+
+    Examples
+    --------
+    >>> unmarked("sum-1234-r00c0ffee"), unmarked("sum-1234")
+    ('sum-1234', 'sum-1234')
+    """
+    at = len(name) - LENGTH - len(MARK)
+    return name[:at] if at > 0 and name[at : at + len(MARK)] == MARK else name
+
+
 def layer_name(key: Key) -> Any:
     """The layer that a key belongs to by its name; a block's is that of its array.
 

@@ -79,8 +79,9 @@ def info() -> None:
 @rewrite.command()
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--nbytes", is_flag=True, help="Also measure pickled bytes.")
+@click.option("--forecast", is_flag=True, help="Also say how much memory computing it takes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def explain(target: str, nbytes: bool, as_json: bool) -> None:
+def explain(target: str, nbytes: bool, forecast: bool, as_json: bool) -> None:
     """Rewrite a collection and tell what every pass did.
 
     ATTRIBUTE is a dask collection, a container of them, or a function without arguments that returns
@@ -89,8 +90,26 @@ def explain(target: str, nbytes: bool, as_json: bool) -> None:
     from dask_rewrite.tools.explain import explain
 
     _options()
-    report = explain(*_load(target), nbytes=nbytes)
+    report = explain(*_load(target), nbytes=nbytes, forecast=forecast)
     click.echo(json.dumps(report.to_dict(), indent=2) if as_json else repr(report))
+
+
+@rewrite.command()
+@click.argument("target", metavar="MODULE:ATTRIBUTE")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of this process, or of each worker.")
+@click.option("--workers", type=click.IntRange(min=0), help="Workers of a cluster; 0: this process.")
+@click.option("--json", "as_json", is_flag=True, help="Print the forecast as JSON.")
+def forecast(target: str, threads: int | None, workers: int | None, as_json: bool) -> None:
+    """Say how much memory computing a collection takes, before it runs.
+
+    ATTRIBUTE is a dask collection, a container of them, or a function without arguments that returns
+    one. Nothing is computed.
+    """
+    from dask_rewrite.tools.forecast import forecast
+
+    _options()
+    found = forecast(*_load(target), threads=threads, workers=workers)
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else repr(found))
 
 
 @rewrite.command()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dask_rewrite.graph.graph import Metrics
     from dask_rewrite.pipeline.trace import Step, Trace
     from dask_rewrite.remarks import Remark
+    from dask_rewrite.tools.forecast import Forecast
 
 __all__ = ["Report", "explain"]
 
@@ -29,7 +30,7 @@ _REASONS = 3
 _MEASURED = 200_000
 
 
-def explain(*collections: Any, nbytes: bool = False) -> Report:
+def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> Report:
     """Rewrite dask collections together, as computing them would, and tell what every pass did.
 
     Nothing is computed, and the collections stay as they are.
@@ -40,6 +41,8 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
         Arrays, delayed objects, bags, dataframes, xarray objects.
     nbytes : bool
         Also measure the pickled graph before and after each pass. This takes longer than the rewriting.
+    forecast : bool
+        Also say how much memory computing takes; see :func:`dask_rewrite.forecast`.
 
     Returns
     -------
@@ -58,7 +61,7 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
     from dask_rewrite.pipeline.trace import Step, Trace
 
     recorder = Recorder(nbytes)
-    _expression(collections, recorder)
+    rewritten = expression_of(collections, recorder)
     trace = recorder.trace or Trace(form="stock")
     if recorder.raw is not None:
         raw = _raw_metrics(recorder.raw, nbytes)
@@ -68,7 +71,12 @@ def explain(*collections: Any, nbytes: bool = False) -> Report:
             trace.steps[0] = replace(trace.steps[0], before=raw)
             if trace.form == "stock":
                 trace.steps[0] = replace(trace.steps[0], after=raw)
-    return Report(trace)
+    report = Report(trace)
+    if forecast:
+        from dask_rewrite.tools.forecast import forecast_of
+
+        report.forecast = forecast_of(recorder.raw, expression_of(collections), rewritten)
+    return report
 
 
 class Report:
@@ -86,6 +94,8 @@ class Report:
         Time of the whole rewriting.
     form : str
         ``"tasks"``, or ``"stock"`` where the graph is left to dask's own optimizer.
+    forecast : Forecast or None
+        How much memory computing takes, if that was asked for.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -94,6 +104,7 @@ class Report:
         self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts.items())
         self.seconds: float = trace.seconds
         self.form: str = trace.form
+        self.forecast: Forecast | None = None
 
     @property
     def before(self) -> Metrics | None:
@@ -107,7 +118,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, ready for ``json.dumps``."""
+        extra = {} if self.forecast is None else {"forecast": self.forecast.to_dict()}
         return {
+            **extra,
             "form": self.form,
             "seconds": self.seconds,
             "before": _plain(self.before),
@@ -141,6 +154,8 @@ class Report:
             lines += ["", *text_table(*self._table())]
         if rows := self._remark_rows():
             lines += ["", *text_table(_REMARKS_HEADER, rows, left=(0, 1, 3))]
+        if self.forecast is not None:
+            lines += ["", repr(self.forecast)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -151,6 +166,8 @@ class Report:
                 html_table(_REMARKS_HEADER, rows, left=(0, 1, 3)),
                 "</details>",
             ]
+        if self.forecast is not None:
+            parts.append(self.forecast._repr_html_())
         return f"<div>{''.join(parts)}</div>"
 
     def _headline(self) -> str:
@@ -205,21 +222,30 @@ class Report:
 _REMARKS_HEADER = ["remark", "rule", "count", "reason"]
 
 
-def _expression(collections: Sequence[Any], optimizer: Any) -> Any:
-    """What dask makes of these collections when they are computed with this optimizer, up to sending."""
+def expression_of(collections: Sequence[Any], optimizer: Any = None, asked: str = "explain") -> Any:
+    """What dask makes of these collections when they are computed with this optimizer, up to sending.
+
+    Without an optimizer it is dask's own.
+    """
     from dask._expr import FinalizeCompute
     from dask.base import collections_to_expr, is_dask_collection, unpack_collections
 
     if not collections:
-        raise TypeError("explain() needs at least one dask collection")
+        raise TypeError(f"{asked}() needs at least one dask collection")
     for collection in collections:
         if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
             raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
     found, _ = unpack_collections(*collections)
     if not found:
-        raise TypeError("explain() needs at least one dask collection; there is none in what was given")
+        raise TypeError(f"{asked}() needs at least one dask collection; there is none in what was given")
+    if optimizer is None:
+        from dask.array.optimization import optimize as of_arrays
+        from dask.bag.core import optimize as of_bags
+        from dask.delayed import optimize as of_delayed
+    else:
+        of_arrays = of_bags = of_delayed = optimizer
     with dask.config.set(
-        array_optimize=optimizer, delayed_optimize=optimizer, bag_optimize=optimizer, scheduler=None
+        array_optimize=of_arrays, delayed_optimize=of_delayed, bag_optimize=of_bags, scheduler=None
     ):
         return FinalizeCompute(collections_to_expr(found)).optimize()
 

@@ -1,0 +1,301 @@
+"""What a task's result is: how many bytes, whose memory, what was read and written for it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
+from dask.array import core, reductions
+from dask.graph_manipulation import chunks
+from dask.sizeof import sizeof
+from dask.typing import Key
+from toolz import identity
+
+from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
+from dask_rewrite.analysis.knowledge import known_call
+from dask_rewrite.analysis.knowledge.loading import LOADING
+from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.graph.templates import opened
+
+#: Bytes of what is small and known: numbers, indices, names.
+SMALL = 32
+
+#: Names of the tasks that make one result of the blocks of a collection.
+FINALIZE = "finalize"
+
+#: Functions whose result is their first argument, or a view of it, where they are not known to copy.
+_VIEWING = frozenset(
+    [*(func for func, known in MOVEMENT.items() if not known.fresh), identity, _identity_cast]
+)
+#: Functions that wait for others and give their first argument, or add to it in place.
+_PASSING = frozenset([chunks.bind, operator.iadd])
+#: Functions that wait for others and give nothing.
+_WAITING = frozenset([chunks.checkpoint])
+_STORES = frozenset(
+    getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name)
+)
+
+
+class Result(NamedTuple):
+    """What is known of a result.
+
+    Parameters
+    ----------
+    nbytes : int or None
+        Bytes; None if nobody knows.
+    owned : int or None
+        Bytes of memory that the task made and that stays as long as the result; None as above.
+    view : Key or None
+        The result that has the memory.
+    read, written : int
+        Bytes that came out of files, and that went into them.
+    """
+
+    nbytes: int | None
+    owned: int | None
+    view: Key | None = None
+    read: int = 0
+    written: int = 0
+
+
+class Results:
+    """Results of the tasks of one graph.
+
+    Parameters
+    ----------
+    lookup : callable
+        From a key to its node, or None.
+    estimate : callable
+        From the key of a block of which nothing is known to what is taken for granted of it, or None.
+
+    Examples
+    --------
+    >>> import operator
+    >>> nodes = {"x": Task("x", np.zeros, 4), "y": Task("y", operator.getitem, TaskRef("x"), slice(2))}
+    >>> Results(nodes.get, lambda key: None).of("y")
+    Result(nbytes=16, owned=0, view='x', read=0, written=0)
+    """
+
+    def __init__(self, lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> None:
+        self._lookup = lookup
+        self._facts = Facts(lambda key: _bound(lookup(key)), estimate)
+        self._sizes: dict[Key, int | None] = {}
+        self._reaching: dict[int, tuple[Any, bool]] = {}
+
+    def of(self, key: Key) -> Result:
+        """What a task gives."""
+        node = self._lookup(key)
+        if type(node) is DataNode:
+            given = _nbytes_of(node.value)
+            return Result(given, given)
+        nbytes = self._size(key)
+        if node is None:
+            return Result(nbytes, nbytes)
+        if type(node) is Alias:
+            return Result(nbytes, 0, node.target)
+        owned, view = self._memory(node, nbytes)
+        return Result(nbytes, owned, view, *self._traffic(node, nbytes))
+
+    def value(self, key: Key) -> Any:
+        """What stands for a block, None if nothing is known; see `Facts.value_of`."""
+        found = self._facts.value_of(key)
+        return None if found is UNKNOWN else found
+
+    def _size(self, key: Key) -> int | None:
+        """Bytes of a result: as known or declared, or as of what is passed on."""
+        sizes, path = self._sizes, []
+        while key not in sizes:
+            path.append(key)
+            sizes[key] = None
+            node = self._lookup(key)
+            if _gives_nothing(node):
+                sizes[key] = SMALL
+                break
+            nbytes = _nbytes_of_fact(_without_counts(node, self._facts.value_of(key)))
+            if nbytes is None and type(node) is Task:
+                inner = _passed_on(node)
+                if (target := _target(inner)) is not None:
+                    key = target
+                    continue
+                if inner is not node:
+                    nbytes = self._size_of(inner)
+                elif type(key) is str and key.startswith(FINALIZE):
+                    parts = [self._size(dep) for dep in node.dependencies]
+                    nbytes = None if None in parts else sum(part or 0 for part in parts)
+            sizes[key] = nbytes
+        found = sizes[key]
+        for each in path:
+            sizes[each] = found
+        return sizes[path[0] if path else key]
+
+    def _size_of(self, node: Any) -> int | None:
+        """Bytes of an expression."""
+        if (target := _target(node)) is not None:
+            return self._size(target)
+        if isinstance(node, GraphNode):
+            return _nbytes_of_fact(self._facts.value_of_node(node))
+        return _nbytes_of(node)
+
+    def _memory(self, node: Any, nbytes: int | None) -> tuple[int | None, Key | None]:
+        """Bytes that a task has of its own, and whose memory it shares."""
+        whole = node
+        while True:
+            if (target := _target(node)) is not None:
+                return 0, target
+            if type(node) is not Task:
+                return (0, None) if type(node) is DataNode and node is not whole else (nbytes, None)
+            if type(node.func) is MethodType and (body := opened(node)) is not None:
+                node = body
+                continue
+            if not node.args or not _is_view(node):
+                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
+            if _is_in(node.func, LOADING) and self._is_file(node.args[0]):
+                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
+            if self._is_part(node):
+                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
+            node = node.args[0]
+
+    def _is_part(self, task: Task) -> bool:
+        """Whether a task takes one of several results: it lets go of the others."""
+        return type(self._value(task.args[0])) in (tuple, list, dict)
+
+    def _value(self, node: Any) -> Any:
+        """What stands for the value of an expression."""
+        if (target := _target(node)) is not None:
+            return self._facts.value_of(target)
+        return self._facts.value_of_node(node) if isinstance(node, GraphNode) else node
+
+    def _is_file(self, source: Any) -> bool:
+        """Whether a getter reads from something else than an array in memory."""
+        found = source.value if type(source) is DataNode else self._value(source)
+        return type(found) is not Fact and not isinstance(found, np.ndarray)
+
+    def _traffic(self, node: Any, nbytes: int | None) -> tuple[int, int]:
+        """Bytes that a task reads from files and writes into them."""
+        if not self._may_reach_out(node):
+            return 0, 0
+        read = written = 0
+        for call in _calls(opened(node) or node):
+            if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
+                read += self._size_of(call) or nbytes or 0
+            elif _is_in(call.func, _STORES) and call.args:
+                written += self._size_of(call.args[0]) or 0
+        return read, written
+
+    def _may_reach_out(self, node: Any) -> bool:
+        """Whether a task reads or writes; templates are looked at once."""
+        if type(node) is not Task:
+            return False
+        body = node.func.__self__ if type(node.func) is MethodType else node
+        known = self._reaching.get(id(body))
+        if known is None:
+            found = any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in _calls(body))
+            known = self._reaching[id(body)] = (body, found)
+        return known[1]
+
+
+def _is_in(func: Any, functions: Any) -> bool:
+    try:
+        return func in functions
+    except TypeError:  # not hashable
+        return False
+
+
+def _gives_nothing(node: Any) -> bool:
+    """Whether a task is there for what it does: it waits, or stores and does not give back."""
+    if type(node) is not Task or not _is_in(node.func, _STORES):
+        return type(node) is Task and _is_in(node.func, _WAITING)
+    return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
+
+
+def _without_counts(node: Any, value: Any) -> Any:
+    """A partial mean without its counts: one number, shown as an array (``np.broadcast_to``)."""
+    if type(value) is not dict or "n" not in value or type(node) is not Task:
+        return value
+    func = node.func.__self__ if type(node.func) is MethodType else node
+    func = getattr(func, "func", None)
+    while type(func) is partial:
+        func = func.func
+    return {**value, "n": None} if func is reductions.mean_chunk else value
+
+
+def _nbytes_of_fact(value: Any) -> int | None:
+    """Bytes of what facts say of a value; None where they say nothing."""
+    if type(value) is Fact:
+        return value.nbytes + (SMALL if value.scalar else 0)
+    if type(value) in (list, tuple):
+        parts = [_nbytes_of_fact(each) for each in value]
+    elif type(value) is dict:
+        parts = [_nbytes_of_fact(each) for each in value.values()]
+    else:
+        return SMALL if isinstance(value, (int, float, complex, str, slice, type(None))) else None
+    return None if None in parts else sum(part or 0 for part in parts)
+
+
+def _nbytes_of(value: Any) -> int:
+    """Bytes of a value at hand."""
+    nbytes = getattr(value, "nbytes", None) if isinstance(value, np.ndarray) else None
+    if nbytes is not None:
+        return int(nbytes)
+    try:
+        return int(sizeof(value))
+    except Exception:
+        return SMALL
+
+
+def _target(node: Any) -> Key | None:
+    """The key that a reference in a task stands for, in new tasks or in those that were tuples."""
+    if isinstance(node, TaskRef):
+        return node.key
+    return node.target if type(node) is Alias else None
+
+
+def _bound(node: GraphNode | None) -> GraphNode | None:
+    """What a task gives that waits for others before it does."""
+    while type(node) is Task and node.args and node.func is chunks.bind:
+        inner = node.args[0]
+        target = _target(inner)
+        node = inner if target is None else Alias(node.key, target)
+    return node
+
+
+def _passed_on(node: Any) -> Any:
+    """The first argument of calls that only pass it on; the node itself if there are none."""
+    while type(node) is Task and node.args and _is_in(node.func, _PASSING):
+        node = node.args[0]
+    return node
+
+
+def _is_view(task: Task) -> bool:
+    """Whether a task gives its first argument, or a view of it."""
+    if _is_in(task.func, _PASSING):
+        return True
+    if not _is_in(task.func, _VIEWING) and not _is_in(task.func, LOADING):
+        return False
+    found = known_call(task.func, task.args, task.kwargs)
+    if found is None or found.fresh is True:
+        return False
+    index = task.args[1] if len(task.args) > 1 else ()
+    return all(type(each) not in (list, np.ndarray) for each in (index if type(index) is tuple else (index,)))
+
+
+def _calls(node: Any) -> Iterator[Task]:
+    """The calls in a task."""
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if type(each) is Task:
+            yield each
+            stack.extend(each.args)
+            stack.extend(each.kwargs.values())
+            if type(each.func) is MethodType:
+                stack.append(each.func.__self__)
+        elif isinstance(each, NestedContainer):
+            stack.extend(each.args)
+        elif type(each) is MethodType:  # a step of a program
+            stack.append(each.__self__)

@@ -1,0 +1,137 @@
+"""From graphs of tasks to graphs of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask._task_spec import DataNode, GraphNode
+from dask.order import order
+from dask.typing import Key
+from dask.utils import key_split
+
+from dask_rewrite.analysis.memory.blocks import SMALL, Result
+from dask_rewrite.analysis.memory.work import Work
+
+#: To tell which task ends first: seconds for any task, and bytes per second of work and of files.
+TASK, WORK, FILES = 2e-4, 2e9, 5e8
+
+#: Groups of tasks are queued like roots if they depend on fewer groups, of fewer tasks (``distributed``).
+ROOTISH = 5
+
+
+@dataclass(slots=True)
+class Sized:
+    """A graph as numbers, with the least, the likely and the most bytes where sizes are not known.
+
+    Parameters
+    ----------
+    keys : sequence of Key
+        Names of the numbered tasks.
+    works : tuple of Work
+        One, or three if there are blocks of unknown size.
+    unknown : int
+        How many blocks have an unknown size.
+    read, written : int
+        Bytes out of files and into files.
+    """
+
+    keys: Sequence[Key]
+    works: list[Work] = field(default_factory=list)
+    unknown: int = 0
+    read: int = 0
+    written: int = 0
+
+
+def sized(
+    nodes: Mapping[Key, GraphNode],
+    outputs: Iterable[Key],
+    result_of: Callable[[Key], Result],
+    threads: int,
+) -> Sized:
+    """Number the tasks of a graph, in dask's order, and find out what each makes.
+
+    Parameters
+    ----------
+    nodes : mapping of Key to GraphNode
+        The graph as it is scheduled.
+    outputs : iterable of Key
+        What is asked of it.
+    result_of : callable
+        From a key to its `Result`.
+    threads : int
+        Of all workers of a cluster together.
+    """
+    outputs = list(outputs)
+    ranks = order(dict(nodes))
+    keys = sorted(_reachable(nodes, outputs), key=ranks.__getitem__)
+    number = {key: i for i, key in enumerate(keys)}
+    results = [result_of(key) for key in keys]
+    found = Sized(
+        keys, read=sum(each.read for each in results), written=sum(each.written for each in results)
+    )
+    inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
+    sizes = _sizes(results, inputs, found)
+    views: list[tuple[int, ...]] = [
+        (number[each.view],) if each.view in number and number[each.view] in needed else ()
+        for each, needed in zip(results, inputs)
+    ]
+    roots = _roots(nodes, keys, threads)
+    given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
+    kept = frozenset([number[key] for key in outputs if key in number])
+    for nbytes in sizes:
+        owned = [size if each.owned is None else each.owned for size, each in zip(nbytes, results)]
+        seconds = [
+            TASK + each.read / FILES + (size + sum([nbytes[one] for one in needed])) / WORK
+            for size, each, needed in zip(nbytes, results, inputs)
+        ]
+        found.works.append(Work(inputs, views, nbytes, owned, seconds, roots, given, kept))
+    return found
+
+
+def _reachable(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key]) -> set[Key]:
+    """What schedulers run: dask's own optimizer may leave tasks behind that nobody needs."""
+    found = set()
+    stack = [key for key in outputs if key in nodes]
+    while stack:
+        key = stack.pop()
+        if key not in found:
+            found.add(key)
+            stack.extend([dep for dep in nodes[key].dependencies if dep in nodes])
+    return found
+
+
+def _sizes(results: Sequence[Result], inputs: Sequence[tuple[int, ...]], found: Sized) -> list[list[int]]:
+    """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that."""
+    unknown = [each.nbytes is None for each in results]
+    found.unknown = sum(unknown)
+    least = [each.nbytes or 0 for each in results]
+    if not found.unknown:
+        return [least]
+    largest, all_of_them = max(least, default=0), sum(least)
+    likely, most = least[:], least[:]
+    for i, needed in enumerate(inputs):
+        if unknown[i]:
+            likely[i] = max([likely[one] for one in needed], default=0) or SMALL
+            most[i] = max(largest, min(all_of_them, sum([most[one] for one in needed])))
+    return [least, likely, most]
+
+
+def _roots(nodes: Mapping[Key, GraphNode], keys: Sequence[Key], threads: int) -> list[bool]:
+    """What ``distributed`` queues: marked tasks, and large groups that hardly depend on anything."""
+    members: dict[Any, int] = {}
+    below: dict[Any, set[Any]] = {}
+    groups = {key: key[0] if type(key) is tuple and key else key_split(key) for key in keys}
+    for key, group in groups.items():
+        members[group] = members.get(group, 0) + 1
+        needs = below.setdefault(group, set())
+        needs.update([groups[dep] for dep in nodes[key].dependencies if dep in groups])
+    large = {
+        group
+        for group, count in members.items()
+        if count > 2 * threads
+        and len(below[group]) < ROOTISH
+        and sum([members[each] for each in below[group]]) < ROOTISH
+    }
+    return [bool(nodes[key].data_producer) or groups[key] in large for key in keys]

@@ -1,0 +1,104 @@
+"""The graph as the program built it, for what it tells of the graphs that are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
+from dask.highlevelgraph import HighLevelGraph
+from dask.typing import Key
+
+from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
+from dask_rewrite.analysis.memory.declared import declared_blocks
+from dask_rewrite.graph.names import unmarked
+
+
+class Original:
+    """The raw graph, and what its blocks are.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph, optional
+        The raw graph; nothing is known without.
+    """
+
+    def __init__(self, hlg: HighLevelGraph | None) -> None:
+        self._nodes: dict[Key, GraphNode] = {} if hlg is None else dict(convert_legacy_graph(dict(hlg)))
+        self._stock: Mapping[Key, GraphNode] = {}
+        self._results = Results(self._lookup, declared_blocks(hlg))
+
+    def rewritten(self, nodes: Mapping[Key, GraphNode]) -> Results:
+        """Results of a rewritten graph: as known, or of the block that had the name before the rewrite."""
+
+        def estimate(key: Key) -> Any:
+            if type(key) is tuple and key and isinstance(key[0], str):
+                return self._results.value((unmarked(key[0]), *key[1:]))
+            return None
+
+        return Results(nodes.get, estimate)
+
+    def stock(self, stock: Mapping[Key, GraphNode]) -> Stock:
+        """Results of the tasks that dask's own optimizer made, from what the raw tasks in them do."""
+        self._stock = stock
+        self._nodes.update(_new_tasks(stock, self._nodes))
+        return Stock(self._nodes, stock, self._results, self._lookup)
+
+    def _lookup(self, key: Key) -> GraphNode | None:
+        node = self._nodes.get(key)
+        if node is None and (node := self._stock.get(key)) is not None:
+            if (inside := _renamed(node)) in self._nodes:
+                return Alias(key, inside)
+        return node
+
+
+class Stock:
+    """Results of a graph that dask's own optimizer made; see :meth:`Original.stock`."""
+
+    def __init__(self, raw: Any, stock: Mapping[Key, GraphNode], results: Results, lookup: Any) -> None:
+        self._raw, self._stock, self._results, self._lookup = raw, stock, results, lookup
+
+    def of(self, key: Key) -> Result:
+        """What a task gives."""
+        raw, stock, results = self._raw, self._stock, self._results
+        if type(alias := stock.get(key)) is Alias and alias.target in stock:
+            return Result(results.of(key).nbytes, 0, alias.target)
+        start = key
+        while type(node := self._lookup(start)) is Alias and start not in raw:
+            start = node.target
+        first = results.of(start)
+        owned, view = first.owned, first.view
+        while view is not None and view not in stock and view in raw:
+            inner = results.of(view)  # fused into this task
+            owned, view = inner.owned, inner.view
+            if inner.read:  # slices become part of the read
+                owned = first.nbytes
+        read, written = first.read, first.written
+        stack, seen = list(raw[start].dependencies) if start in raw else [], {start}
+        while stack:
+            one = stack.pop()
+            if one in stock or one in seen or one not in raw:
+                continue
+            seen.add(one)
+            each = results.of(one)
+            read, written = read + each.read, written + each.written
+            stack.extend(raw[one].dependencies)
+        return Result(first.nbytes, owned, view, read, written)
+
+
+def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> dict[Key, GraphNode]:
+    """What follows the computation, named anew for each optimizer, where it was fused with other tasks."""
+    nodes: Iterable[Any] = stock.values()
+    fused = [node.args[0] for node in nodes if _renamed(node) is not None]
+    return {
+        key: node
+        for tasks in fused
+        for key, node in tasks.items()
+        if type(key) is str and key.startswith(FINALIZE) and key not in raw
+    }
+
+
+def _renamed(node: Any) -> Any:
+    """The last of the tasks that were fused into one."""
+    is_fused = type(node) is Task and node.func is _execute_subgraph and len(node.args) > 1
+    return node.args[1] if is_fused else None

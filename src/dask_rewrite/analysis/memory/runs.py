@@ -1,0 +1,139 @@
+"""A simulated run of a graph, and what stands in memory where it holds most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import dask.config
+from dask.typing import Key
+from dask.utils import key_split
+
+from dask_rewrite.analysis.memory.cluster import Cluster, on_cluster
+from dask_rewrite.analysis.memory.graphs import Sized
+from dask_rewrite.analysis.memory.threads import on_threads
+from dask_rewrite.analysis.memory.work import Course, Work
+
+#: Points of a curve; between them the highest is kept.
+POINTS = 200
+
+
+class Standing(NamedTuple):
+    """Results of one kind that are held at the peak, and for whom.
+
+    Parameters
+    ----------
+    name : str
+        What their keys have in common.
+    tasks, nbytes : int
+        How many there are, and their bytes together.
+    waits_for : str
+        The kind of task that needs them last; empty if they were asked for.
+    """
+
+    name: str
+    tasks: int
+    nbytes: int
+    waits_for: str
+
+
+@dataclass(slots=True)
+class Run:
+    """What a graph would hold, read, move and write.
+
+    Parameters
+    ----------
+    tasks : int
+        Tasks of the graph.
+    peak, least, most : int
+        Most bytes of results held at one time, over all workers. The three differ where there are blocks of
+        unknown size: ``peak`` takes these to be as large as what they are made of, ``least`` as nothing.
+    peak_worker : int
+        Most bytes held by any one worker.
+    read, written, moved : int
+        Bytes out of files, into files, and from worker to worker.
+    unknown : int
+        Blocks of unknown size.
+    at : float
+        When the peak is reached: the part of all tasks that are done.
+    standing : list of Standing
+        What is held at the peak, the most bytes first.
+    curve : list of int
+        Bytes held over the course of the run, at most so many as `POINTS`.
+    """
+
+    tasks: int = 0
+    peak: int = 0
+    least: int = 0
+    most: int = 0
+    peak_worker: int = 0
+    read: int = 0
+    written: int = 0
+    moved: int = 0
+    unknown: int = 0
+    at: float = 0.0
+    standing: list[Standing] = field(default_factory=list)
+    curve: list[int] = field(default_factory=list)
+
+
+def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
+    """Run a graph without doing its work.
+
+    Parameters
+    ----------
+    graph : Sized
+        The graph as numbers.
+    threads : int
+        Threads of this process, or of each worker.
+    workers : int
+        Workers of a cluster; 0 for a scheduler of this process.
+    """
+    courses = [_course(work, threads, workers) for work in graph.works]
+    likely = courses[len(courses) // 2]
+    run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
+    run.read, run.written, run.unknown, run.moved = graph.read, graph.written, graph.unknown, likely.moved
+    if likely.held:
+        run.at = (likely.at + 1) / len(likely.held)
+        run.standing = _standing(graph, likely, workers > 0)
+        run.curve = _thinned(likely.held)
+    return run
+
+
+def _course(work: Work, threads: int, workers: int) -> Course:
+    if not workers:
+        return on_threads(work, threads)
+    saturation = dask.config.get("distributed.scheduler.worker-saturation", 1.1)
+    return on_cluster(work, Cluster(workers, threads, float(saturation)))
+
+
+def _standing(graph: Sized, course: Course, cluster: bool) -> list[Standing]:
+    """What is held at the peak, by kind and by who needs it last."""
+    work = graph.works[len(graph.works) // 2]
+    sizes = work.nbytes if cluster else work.owned
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for task in course.ended[: course.at + 1]:
+        freed = course.freed[task]
+        if (0 <= freed < course.at) or not sizes[task]:
+            continue
+        user = "" if freed < 0 else _kind(graph.keys[course.ended[freed]])
+        total = kinds.setdefault((_kind(graph.keys[task]), user), [0, 0])
+        total[0] += 1
+        total[1] += sizes[task]
+    found = [Standing(name, tasks, nbytes, user) for (name, user), (tasks, nbytes) in kinds.items()]
+    return sorted(found, key=lambda each: (-each.nbytes, each.name, each.waits_for))
+
+
+def _kind(key: Key) -> str:
+    """What people call a task: the name of its array without the token, or the text."""
+    name: Any = key[0] if type(key) is tuple and key else key
+    return str(key_split(name))
+
+
+def _thinned(values: Sequence[int]) -> list[int]:
+    """At most so many points, each the highest of those that it stands for."""
+    if len(values) <= POINTS:
+        return list(values)
+    ends = [len(values) * i // POINTS for i in range(POINTS + 1)]
+    return [max(values[a:b]) for a, b in pairwise(ends)]

@@ -1,0 +1,224 @@
+"""``forecast``: what it predicts is what is held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from benchmarks.memory import Held, buffers
+
+import dask_rewrite
+from dask_rewrite.tools.forecast import Forecast
+from helpers import switched_on
+
+
+class Added(Held):
+    """What computing adds: arrays that stand in the graph were there before."""
+
+    def _start_state(self, dsk: Any, state: Any) -> None:
+        for value in state["cache"].values():
+            self.users.update((id(owner), 1) for owner in buffers(value))
+
+
+def measured(collections: Any, threads: int) -> int:
+    """The most bytes that computing held between tasks, on so many threads."""
+    scheduler = "sync" if threads == 1 else "threads"
+    with dask.config.set(scheduler=scheduler, num_workers=threads), Added() as held:
+        dask.compute(*collections)
+    return held.peak
+
+
+def drawn(shape: tuple[int, ...], chunks: Any) -> da.Array:
+    return da.random.default_rng(1).random(shape, chunks=chunks)
+
+
+def anomaly() -> Any:
+    x = drawn((32, 128, 128), (1, -1, -1))
+    return abs(x - x.mean(axis=0)).mean()
+
+
+def shared_reductions() -> Any:
+    u, v, w = (drawn((480, 64, 64), (32, -1, -1)) for _ in range(3))
+    return (u * v).mean(axis=0), (v * w).mean(axis=0)
+
+
+def product() -> Any:
+    x = drawn((800, 2000), (200, 200))
+    return x @ x.T
+
+
+def long_sum() -> Any:
+    return drawn((60, 40_000), (1, -1)).sum(axis=0)
+
+
+def smoothed() -> Any:
+    return drawn((256, 256, 32), (64, 64, 32)).map_overlap(lambda b: b * 2, depth=(1, 1, 0)).mean(axis=2)
+
+
+def turned() -> Any:
+    return drawn((1000, 800), (1000, 50)).rechunk((50, 800)).std(axis=1)
+
+
+def climatology() -> Any:
+    x = xr.DataArray(drawn((360, 48, 48), (30, 48, 48)), dims=("t", "y", "x"), coords={"t": np.arange(360)})
+    return x.groupby(x.t % 12).mean() - x.mean()
+
+
+def standardized() -> Any:
+    x = da.from_array(np.random.default_rng(0).random((2000, 500)), chunks=(100, 500))
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+
+
+def windows() -> Any:
+    return drawn((1600, 400), (100, 400))[::2, 100:300].cumsum(axis=0)
+
+
+def singular_values() -> Any:
+    return da.linalg.svd(drawn((8000, 40), (400, 40)))[1]
+
+
+PROGRAMS = [
+    anomaly, shared_reductions, product, long_sum, smoothed,
+    turned, climatology, standardized, windows, singular_values,
+]  # fmt: skip
+
+
+def _all(collection: Any) -> tuple[Any, ...]:
+    return collection if isinstance(collection, tuple) else (collection,)
+
+
+def _error(predicted: int, found: int) -> float:
+    return abs(predicted - found) / found
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_on_one_thread_it_is_what_is_held(program: Callable[[], Any]) -> None:
+    collections = _all(program())
+    found = dask_rewrite.forecast(*collections, threads=1)
+    assert _error(found.before.peak, measured(collections, 1)) < 0.05
+    with switched_on():
+        assert _error(found.after.peak, measured(collections, 1)) < 0.05
+
+
+def test_on_two_threads_it_is_near_what_is_held() -> None:
+    errors = []
+    for program in PROGRAMS:
+        collections = _all(program())
+        found = dask_rewrite.forecast(*collections, threads=2)
+        with switched_on():
+            errors.append(_error(found.after.peak, measured(collections, 2)))
+    assert sorted(errors)[8] < 0.2, errors
+
+
+def test_the_same_again_is_the_same() -> None:
+    x = smoothed()
+    assert dask_rewrite.forecast(x, threads=3).to_dict() == dask_rewrite.forecast(x, threads=3).to_dict()
+
+
+def test_nothing_is_computed() -> None:
+    def fails(block: Any) -> Any:
+        raise AssertionError
+
+    x = drawn((40, 40), 10).map_blocks(fails, dtype="f8", meta=np.empty((0, 0)))
+    found = dask_rewrite.forecast(x.sum(), threads=2)
+    assert found.before.unknown == found.after.unknown == 0  # declared
+
+
+def test_it_says_what_stands_at_the_peak_and_for_whom() -> None:
+    x = drawn((64, 1000), (4, 1000))
+    found = dask_rewrite.forecast((x - x.mean(axis=0)).sum(), threads=1).before
+    first = found.standing[0]
+    assert (first.name, first.tasks) == ("random", 16)
+    assert first.nbytes == x.nbytes
+    assert found.peak >= x.nbytes
+    assert max(found.curve) == found.peak
+    assert 0 < found.at <= 1
+
+
+def test_bytes_read_and_written(tmp_path: Any) -> None:
+    zarr = pytest.importorskip("zarr")
+    store = zarr.create_array(str(tmp_path / "x.zarr"), shape=(40, 50), chunks=(10, 50), dtype="f8")
+    target = zarr.create_array(str(tmp_path / "y.zarr"), shape=(20, 50), chunks=(10, 50), dtype="f8")
+    x = da.from_array(store, chunks=(10, 50))
+    found = dask_rewrite.forecast((x[:20] + 1).store(target, compute=False), threads=2)
+    for run in (found.before, found.after):
+        assert run.read == 20 * 50 * 8
+        assert run.written == 20 * 50 * 8
+    assert found.after.moved == 0
+
+
+def test_unknown_sizes_give_an_interval() -> None:
+    x = drawn((40, 100), (10, 100))
+    parts = [dask.delayed(lambda block: block[::2])(block) for block in x.to_delayed().ravel()]
+    found = dask_rewrite.forecast(dask.delayed(list)(parts), threads=1).after
+    assert found.unknown
+    assert found.least < found.peak <= found.most
+    alone = dask_rewrite.forecast(dask.delayed(lambda: 1)(), threads=1)
+    assert "unknown" in repr(alone)
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 1), (3, 2)])
+def test_a_cluster_moves_blocks_and_holds_copies(workers: int, threads: int) -> None:
+    x = drawn((1200, 100), (100, 100))
+    found = dask_rewrite.forecast((x - x.mean(axis=0)).sum(), workers=workers, threads=threads)
+    assert (found.workers, found.threads) == (workers, threads)
+    assert (found.before.moved > 0) == (workers > 1)
+    assert x.nbytes <= found.before.peak
+    assert found.before.peak_worker <= found.before.peak
+    assert "peak of a worker" in repr(found)
+
+
+def test_roots_wait_on_the_scheduler() -> None:
+    x = drawn((100, 1000), (1, 1000))
+    found = dask_rewrite.forecast(x.sum(), workers=2, threads=1)
+    assert found.before.peak < x.nbytes / 4
+    with dask.config.set({"distributed.scheduler.worker-saturation": float("inf")}):
+        assert dask_rewrite.forecast(x.sum(), workers=2, threads=1).before.peak >= found.before.peak
+
+
+def test_as_text_as_html_and_as_data() -> None:
+    found = dask_rewrite.forecast(anomaly(), climatology(), threads=2)
+    assert isinstance(found, Forecast)
+    assert found.peak == found.after.peak
+    assert "held on 2 threads" in repr(found)
+    assert found._repr_html_().count("<polyline") == 2
+    assert json.loads(json.dumps(found.to_dict()))["after"]["peak"] == found.peak
+
+
+def test_a_part_of_explain() -> None:
+    x = anomaly()
+    report = dask_rewrite.explain(x, forecast=True)
+    assert report.forecast is not None
+    assert "forecast" in repr(report)
+    assert "<svg" in report._repr_html_()
+    assert report.to_dict()["forecast"]["after"]["peak"] == report.forecast.peak
+    assert dask_rewrite.explain(x).forecast is None
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"workers": -1}, {"threads": True}, {"workers": 1.5}])
+def test_what_is_no_number_of_threads(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        dask_rewrite.forecast(anomaly(), **wrong)
+
+
+def test_what_is_no_collection() -> None:
+    with pytest.raises(TypeError, match=r"forecast\(\) needs"):
+        dask_rewrite.forecast()
+    with pytest.raises(TypeError, match="expected a dask collection"):
+        dask_rewrite.forecast(5)
+
+
+def test_frames_bags_and_lists_of_collections() -> None:
+    import dask.bag as db
+    import dask.dataframe as dd
+    import pandas as pd
+
+    frame = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=4)
+    assert dask_rewrite.forecast(frame.a.sum(), threads=2).after.tasks > 0
+    assert dask_rewrite.forecast([anomaly(), db.range(10, 2).sum()], threads=2).after.tasks > 0
