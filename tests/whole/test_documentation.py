@@ -11,7 +11,7 @@ import yaml
 
 from dask_rewrite.pipeline.selection import PASSES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_configuration_table_has_every_key_with_its_default() -> None:

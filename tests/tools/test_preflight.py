@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask_rewrite.graph.pickling import by_reference, pickled_size
 from dask_rewrite.tools.culprit import culprit, parts
 from dask_rewrite.tools.preflight import PreflightReport, preflight
-from test_report import Balanced
+from tools.test_report import Balanced
 
 da = pytest.importorskip("dask.array")
 

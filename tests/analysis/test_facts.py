@@ -24,7 +24,7 @@ from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge import KNOWN, Fact, known, known_call
 from dask_rewrite.pipeline.run import rewrite_tasks
-from test_random_programs import programs
+from random_programs import programs
 
 NUMBERS = ("f8", "f4", "f2", "i8", "i4", "i1", "u1", "?", "c16", ">f8", "g")
 OTHERS = ("M8[D]", "m8[s]", "U3", "S2", "O", [("a", "i4"), ("b", "f8")])

@@ -406,7 +406,7 @@ SCRIPT = """
 import hashlib, pickle, sys
 sys.path.insert(0, "tests")
 from dask_rewrite.hook.wire import Packed, _filled
-from test_wire import FORMS, ROWS
+from hook.test_wire import FORMS, ROWS
 for name, make in FORMS.items():
     if name != "inner graphs":
         nodes = [make(i) for i in ROWS] + [make(i) for i in range(41, 43)]

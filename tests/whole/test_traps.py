@@ -201,7 +201,7 @@ def test_trap_12_coroutines_stay_coroutines() -> None:
 
 
 def test_trap_13_a_custom_collection_keeps_its_fields() -> None:
-    from test_finalize import Forgetful
+    from hook.test_finalize import Forgetful
 
     with switched_on():
         result = Forgetful(distinct((4,), 2), "m/s").compute(scheduler="sync")
@@ -209,7 +209,7 @@ def test_trap_13_a_custom_collection_keeps_its_fields() -> None:
 
 
 def test_trap_16_argument_order_is_not_worse_than_dasks() -> None:
-    from test_fusion import test_nested_evaluation_holds_no_more_than_it_must
+    from lowering.test_fusion import test_nested_evaluation_holds_no_more_than_it_must
 
     test_nested_evaluation_holds_no_more_than_it_must()
 
