@@ -30,10 +30,11 @@ from typing import NoReturn
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import table
-from benchmarks.judges import Rows, show
-from benchmarks.rows import Row, collect, import_seconds
+from benchmarks.harness import table
+from benchmarks.harness.rows import Row, collect, import_seconds
+from benchmarks.harness.table import show
 from benchmarks.targets import GROUPS, TARGETS
+from benchmarks.targets.judges import Rows
 from benchmarks.workloads import WORKLOADS
 
 #: What came before movement, contractions and all other passes on tasks.

@@ -3,7 +3,7 @@
     python -m benchmarks.simulate             the tables of docs/design/2026-11-20-contractions-at-scale.md
     python -m benchmarks.simulate --whole     the large problem in all its length: some minutes, and gigabytes
 
-Numbers repeat exactly: the schedulers of :mod:`benchmarks.simulation` know neither clocks nor chance.
+Numbers repeat exactly: the schedulers of :mod:`benchmarks.harness.simulation` know neither clocks nor chance.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.simulated_work import Work, accumulated, products
-from benchmarks.simulation import Found, Rates, on_cluster, on_threads
-from benchmarks.table import grid
+from benchmarks.harness.simulated_work import Work, accumulated, products
+from benchmarks.harness.simulation import Found, Rates, on_cluster, on_threads
+from benchmarks.harness.table import grid
 
 #: a scheduler of threads, and one of a cluster whose files are on a shared file system
 HERE = Rates()

@@ -23,7 +23,7 @@ import numpy as np
 from dask.typing import Key
 
 import dask_rewrite
-from benchmarks.table import grid
+from benchmarks.harness.table import grid
 from dask_rewrite.hook.wire import Packed
 
 

@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
-from benchmarks.memory import Held, buffers
+from benchmarks.harness.memory import Held, buffers
 
 import dask_rewrite
 from dask_rewrite.tools.forecast import Forecast

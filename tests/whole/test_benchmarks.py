@@ -21,17 +21,15 @@ pytest.importorskip("xarray")
 pytest.importorskip("h5py")
 pytest.importorskip("zarr")
 
-from benchmarks import (  # noqa: E402
+from benchmarks import run, simulate, targets  # noqa: E402
+from benchmarks.harness import (  # noqa: E402
     figures,
     memory,
     rows,
-    run,
     sides,
-    simulate,
     simulated_work,
     simulation,
     table,
-    targets,
 )
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 

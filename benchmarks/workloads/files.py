@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import scratch, workload
+from benchmarks.workloads.registry import scratch, workload
 
 
 class Lazy:

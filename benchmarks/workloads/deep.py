@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import workload
+from benchmarks.workloads.registry import workload
 
 
 @workload(20, 1000, 4000, portable=True, growth=(250, 500, 1000))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.simulated_work import LOAD, Work
+from benchmarks.harness.simulated_work import LOAD, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ The workloads live in a file for each kind; importing this one registers them al
 
 from __future__ import annotations
 
-from benchmarks import contractions, deep, files, labelled, objects, payloads, sums, wide
-from benchmarks.registry import WORKLOADS, Workload, scratch, workload
+from benchmarks.workloads import contractions, deep, files, labelled, objects, payloads, sums, wide
+from benchmarks.workloads.registry import WORKLOADS, Workload, scratch, workload
 
 __all__ = [
     "WORKLOADS",

@@ -5,8 +5,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from benchmarks.judges import show
-from benchmarks.rows import Row, geometric_mean
+from benchmarks.harness.rows import Row, geometric_mean
+
+
+def show(value: object, unit: str = "s") -> str:
+    """A figure for people."""
+    if value is None:
+        return "-"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    if unit == "B":
+        for size, name in ((1e6, "MB"), (1e3, "kB")):
+            if value >= size:
+                return f"{value / size:.1f} {name}"
+        return f"{value:.0f} B"
+    if unit != "s":
+        return f"{value:,.0f}"
+    for limit, scale, digits, name in ((0.001, 1e6, 0, "us"), (0.1, 1e3, 1, "ms")):
+        if value < limit:
+            return f"{value * scale:.{digits}f} {name}"
+    return f"{value:.2f} s"
 
 
 def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

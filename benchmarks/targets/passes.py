@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.judges import NOISE, Rows, Target, Verdict, at_most, doubling, ratio, show
-from benchmarks.payloads import WAYS
+from benchmarks.harness.table import show
+from benchmarks.targets.judges import NOISE, Rows, Target, Verdict, at_most, doubling, ratio
+from benchmarks.workloads.payloads import WAYS
 
 
 def _as_one_trip(figure: str) -> Callable[[Rows], Verdict]:

@@ -19,7 +19,7 @@ from benchmarks.workloads import WORKLOADS
 #: seconds for one stage and for one process of a heavy workload
 HEAVY = (180.0, 1800.0)
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -90,7 +90,7 @@ def _measure(row: Row, arguments: list[str], whole: float, folder: str) -> None:
     # one thread in BLAS: dask's threads are the parallel ones, as they are on a cluster
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {**os.environ, **single, "TMPDIR": folder}
-    command = [sys.executable, "-m", "benchmarks.measure", *arguments]
+    command = [sys.executable, "-m", "benchmarks.harness.measure", *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=out, stderr=errors, start_new_session=True

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.rows import Row, geometric_mean
+from benchmarks.harness.rows import Row, geometric_mean
+from benchmarks.harness.table import show
 from benchmarks.workloads import WORKLOADS
 
 Verdict = tuple[str, bool | None]
@@ -133,22 +134,3 @@ def answers(rows: Rows) -> Verdict:
         if value != "yes" and (value != "close" or WORKLOADS[row.name].exact)
     ]
     return "; ".join(wrong) or f"all {len(found)} rows", not wrong if found else None
-
-
-def show(value: object, unit: str = "s") -> str:
-    """A figure for people."""
-    if value is None:
-        return "-"
-    if not isinstance(value, (int, float)):
-        return str(value)
-    if unit == "B":
-        for size, name in ((1e6, "MB"), (1e3, "kB")):
-            if value >= size:
-                return f"{value / size:.1f} {name}"
-        return f"{value:.0f} B"
-    if unit != "s":
-        return f"{value:,.0f}"
-    for limit, scale, digits, name in ((0.001, 1e6, 0, "us"), (0.1, 1e3, 1, "ms")):
-        if value < limit:
-            return f"{value * scale:.{digits}f} {name}"
-    return f"{value:.2f} s"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from benchmarks.registry import scratch, workload
-from benchmarks.sources import hdf5
+from benchmarks.workloads.registry import scratch, workload
+from benchmarks.workloads.sources import hdf5
 
 
 def _random(da: ModuleType, rows: int, n: int, side: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import workload
+from benchmarks.workloads.registry import workload
 
 
 def _field(da: ModuleType, times: int, side: int, chunk: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import scratch
+from benchmarks.workloads.registry import scratch
 
 _lock = threading.Lock()
 _reads = 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import workload
-from benchmarks.sources import hdf5
+from benchmarks.workloads.registry import workload
+from benchmarks.workloads.sources import hdf5
 
 
 def _members(da: ModuleType, n: int, side: int) -> list[Any]:

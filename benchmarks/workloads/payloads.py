@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import workload
+from benchmarks.workloads.registry import workload
 
 
 class Model:

@@ -20,9 +20,9 @@ from typing import Any
 
 import dask
 
-from benchmarks import machines, sides
-from benchmarks.figures import depth_and_fan_in, pickled_tasks, same, submitted_bytes, whole_arrays
-from benchmarks.memory import held_bytes
+from benchmarks.harness import machines, sides
+from benchmarks.harness.figures import depth_and_fan_in, pickled_tasks, same, submitted_bytes, whole_arrays
+from benchmarks.harness.memory import held_bytes
 from benchmarks.workloads import WORKLOADS, Workload
 
 

@@ -19,7 +19,7 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.utils import ensure_dict
 
-from benchmarks.registry import Workload
+from benchmarks.workloads.registry import Workload
 
 Result = tuple[dict[Any, Any], list[Any]]
 

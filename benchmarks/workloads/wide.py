@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import workload
+from benchmarks.workloads.registry import workload
 
 
 @workload(2, 2, 2, portable=True, end_to_end=True)

@@ -5,10 +5,10 @@ A later pass adds its own lines to :data:`TARGETS`.
 
 from __future__ import annotations
 
-from benchmarks.judges import Target, answers, at_most, doubling, mean, ratio, worst
-from benchmarks.rows import Row
-from benchmarks.targets_memory import MEMORY
-from benchmarks.targets_passes import PASSES
+from benchmarks.harness.rows import Row
+from benchmarks.targets.judges import Target, answers, at_most, doubling, mean, ratio, worst
+from benchmarks.targets.memory import MEMORY
+from benchmarks.targets.passes import PASSES
 
 FOUNDATION = [
     Target(

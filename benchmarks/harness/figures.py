@@ -12,7 +12,7 @@ from dask._expr import FinalizeCompute
 from dask._task_spec import convert_legacy_graph
 from dask.base import collections_to_expr
 
-from benchmarks import sides
+from benchmarks.harness import sides
 
 #: above this many tasks the sum of pickled tasks is estimated from an even sample
 SAMPLE = 20_000

@@ -14,10 +14,11 @@ from typing import Any
 
 import dask
 
-from benchmarks import sides, sources
-from benchmarks.figures import same
-from benchmarks.memory import Held, Managed, resident, traced
-from benchmarks.registry import Workload
+from benchmarks.harness import sides
+from benchmarks.harness.figures import same
+from benchmarks.harness.memory import Held, Managed, resident, traced
+from benchmarks.workloads import sources
+from benchmarks.workloads.registry import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import dask.bag
 import numpy as np
 from dask.delayed import delayed
 
-from benchmarks.registry import workload
+from benchmarks.workloads.registry import workload
 
 
 def _step(x: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.judges import NOISE, Rows, Target, Verdict, at_most, never_longer, ratio, show
+from benchmarks.harness.table import show
+from benchmarks.targets.judges import NOISE, Rows, Target, Verdict, at_most, never_longer, ratio
 
 #: in MB: the outputs and two slabs, and how many chunks a person's program reads
 SMALLEST = {

@@ -1,0 +1,1 @@
+"""How a workload is measured: sides, processes, figures, memory, and tables of the rows."""
