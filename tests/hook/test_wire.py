@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import toolz
 from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Set, Task, TaskRef, Tuple
-from distributed.protocol import deserialize, serialize, to_serialize
+from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize, to_serialize
+from distributed.protocol.pickle import dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,11 +64,35 @@ def through_distributed(value: Any) -> Any:
     return deserialize(*serialize(to_serialize(value)))
 
 
+class Refused:
+    """What pickle refuses and distributed has a way for, as it has for the files of h5py."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot be pickled")
+
+
+@dask_serialize.register(Refused)
+def _written(value: Refused) -> tuple[dict[str, Any], list[Any]]:
+    return {}, []
+
+
+@dask_deserialize.register(Refused)
+def _read(header: Any, frames: Any) -> Refused:
+    return Refused()
+
+
+def beside_what_pickle_refuses(value: Any) -> Any:
+    found, refused = pickle.loads(dumps((value, Refused())))
+    assert type(refused) is Refused
+    return found
+
+
 WAYS: list[Callable[[Any], Any]] = [
     lambda value: pickle.loads(pickle.dumps(value)),
     lambda value: pickle.loads(pickle.dumps(value, protocol=5)),
     lambda value: cloudpickle.loads(cloudpickle.dumps(value)),
     through_distributed,
+    beside_what_pickle_refuses,
 ]
 
 

@@ -21,7 +21,7 @@ from dask.typing import Key
 from dask.utils import apply
 
 from dask_rewrite.hook.wire_arrays import stacked
-from dask_rewrite.hook.wire_numbers import Call, Constant, integers, item_of
+from dask_rewrite.hook.wire_numbers import Call, Constant, Numbers, integers, item_of
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
 
 #: How deep columns go into nested cells; what lies deeper is pickled as it is.
@@ -102,9 +102,8 @@ class Columns:
         if kind is bool:
             return Call(map, (bool, integers(list(map(int, cells)))))
         if kind is float:
-            numbers = array("d", cells)
-            raw = numbers.tobytes()
-            return Constant(cells[0]) if raw == raw[:8] * len(cells) else numbers
+            raw = array("d", cells).tobytes()
+            return Constant(cells[0]) if raw == raw[:8] * len(cells) else Numbers("d", cells)
         if kind is str:
             texts = {text: row for row, text in enumerate(dict.fromkeys(cells))}
             if len(texts) == 1:

@@ -49,6 +49,28 @@ class Constant(Call):
         super().__init__(repeat, (value,))
 
 
+class Numbers(Call):
+    """A column of numbers of one size.
+
+    It holds what an `array` reduces to: the pickler that distributed falls back to, where a graph holds an
+    object that pickle refuses, never gets to the end of an `array` itself.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> pickle.loads(pickle.dumps(Numbers("h", [1, 1000])))
+    array('h', [1, 1000])
+    """
+
+    __slots__ = ("itemsize",)
+
+    def __init__(self, code: str, cells: Sequence[float]) -> None:
+        made = array(code, cells)
+        reduced: Any = made.__reduce_ex__(5)
+        super().__init__(*reduced[:2])
+        self.itemsize = made.itemsize
+
+
 def integers(cells: Sequence[int]) -> Any:
     """A column of plain integers in the shortest form that is quickly found.
 
@@ -118,7 +140,9 @@ def _cycled(cells: list[int]) -> Any:
 
 def _finite(column: Any, count: int) -> Any:
     """The column with an end: what is repeated has to have one."""
-    return Call(list, (Call(islice, (column, count)),)) if isinstance(column, Call) else column
+    if type(column) is Numbers or not isinstance(column, Call):
+        return column
+    return Call(list, (Call(islice, (column, count)),))
 
 
 def _packed(cells: list[int]) -> Any:
@@ -130,11 +154,11 @@ def _packed(cells: list[int]) -> Any:
         bits = 8 * array(code).itemsize
         bottom = 0 if code.isupper() else -(1 << (bits - 1))
         if bottom <= low and high < bottom + (1 << bits):
-            return array(code, cells)
+            return Numbers(code, cells)
     return cells
 
 
 def _width(column: Any) -> int:
     if type(column) is bytes:
         return 1
-    return column.itemsize if type(column) is array else 9
+    return column.itemsize if type(column) is Numbers else 9
