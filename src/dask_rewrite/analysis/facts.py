@@ -116,6 +116,14 @@ class Facts:
             value = self._value_of(key)
         return value if type(value) is Fact else None
 
+    def value(self, key: Key) -> Any:
+        """What is known of a key: a fact, a list or dict of facts, data, or `UNKNOWN`."""
+        return self._value_of(key)
+
+    def within(self, node: Any, values: Any) -> Any:
+        """What is known of an expression; ``values.get(name, UNKNOWN)`` tells of what it refers to."""
+        return self._evaluate(node, values)
+
     def of_node(self, node: GraphNode) -> Fact | None:
         """The fact of what a node computes, which need not stand in the graph itself."""
         value = self.value_of_node(node)

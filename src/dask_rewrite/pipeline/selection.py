@@ -12,6 +12,7 @@ from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.cull_tasks import Sweep
+from dask_rewrite.passes.demand import Demand
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
@@ -36,6 +37,7 @@ LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
 
 #: Passes on tasks, in order.
 TASK_PASSES: dict[str, Callable[..., Pass]] = {
+    "demand": Demand,  # first: it makes blocks smaller, and slices of reads that the next pass composes
     "fuse-slices": _fuse_slices,  # before anything hides the getters
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them

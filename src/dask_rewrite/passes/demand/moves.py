@@ -1,0 +1,285 @@
+"""Slices, reads, views and joins: a box of the result lies somewhere in the blocks that it is taken from."""
+
+from __future__ import annotations
+
+import operator
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import numpy as np
+from dask._task_spec import List
+from dask.array import _shuffle, chunk, core
+from dask.array.optimization import GETTERS
+from dask.utils import methodcaller
+
+from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.loading import source_of, stores_plain_numbers
+from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
+from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
+from dask_rewrite.passes.movement.pieces import selection
+
+
+def _expanded(index: Any, ndim: int) -> list[Any]:
+    """One item for each axis of the block, and None for each new axis."""
+    items = list(index) if type(index) is tuple else [index]
+    given = sum(item is not None and item is not Ellipsis for item in items)
+    rest = [slice(None)] * (ndim - given)
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            return [*items[:i], *rest, *items[i + 1 :]]
+    return [*items, *rest]
+
+
+def _window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | None:
+    """The box of a block in which ``block[index]`` has a box, and the index that takes it from there."""
+    found = selection(index, shape)
+    if found is None or len(found[0]) != len(box):
+        return None
+    source: list[tuple[int, int]] = []
+    for offset, step, along in found[1]:
+        if along < 0:
+            source.append((offset, offset + 1))
+            continue
+        low, high = box[along]
+        if low >= high:
+            return None
+        ends = sorted((offset + step * low, offset + step * (high - 1)))
+        source.append((ends[0], ends[1] + 1))
+    axes = iter(zip(found[1], source))
+    items: list[Any] = []
+    for item in _expanded(index, len(shape)):
+        if item is None:
+            items.append(None)
+            continue
+        (_, step, along), (low, high) = next(axes)
+        if along < 0:
+            items.append(0)
+        else:
+            items.append(slice(high - low - 1, None, step) if step < 0 else slice(0, high - low, step))
+    return tuple(source), tuple(items)
+
+
+def getitem(call: Call, box: Box) -> Narrowed | None:
+    """``block[index]`` with an index of integers and slices."""
+    block, index = call.args
+    shape = call.shape_of(block)
+    if shape is None:
+        return None
+    if (found := _window(index, shape, box)) is None:
+        return _taken(call, box)
+    source, items = found
+    return Narrowed(box, [Part(block, source), items])
+
+
+def _taken(call: Call, box: Box) -> Narrowed | None:
+    """One list or array of positions among slices: a box of the other axes, and of the list."""
+    block, index = call.args
+    shape = call.block(block)
+    items = list(index) if type(index) is tuple else [index]
+    items += [slice(None)] * (len(shape) - len(items))
+    lists = [i for i, item in enumerate(items) if type(item) is not slice]
+    if len(items) != len(shape) or len(lists) != 1 or len(box) != len(shape):
+        return None
+    (at,) = lists
+    picked = np.asarray(items[at])
+    if picked.ndim != 1 or picked.dtype.kind not in "iu" or not picked.size:
+        return None
+    rest = tuple([slice(None) if i == at else item for i, item in enumerate(items)])
+    found = _window(
+        rest, shape, tuple([(0, n) if i == at else e for i, (n, e) in enumerate(zip(shape, box))])
+    )
+    if found is None:
+        return None
+    low, high = box[at]
+    picked = picked[low:high].astype(np.intp)
+    picked = np.where(picked < 0, picked + shape[at], picked)
+    if not picked.size or picked.min() < 0 or picked.max() >= shape[at]:
+        return None
+    first, last = int(picked.min()), int(picked.max()) + 1
+    source = tuple([(first, last) if i == at else ends for i, ends in enumerate(found[0])])
+    new = tuple([picked - first if i == at else item for i, item in enumerate(found[1])])
+    return Narrowed(box, [Part(block, source), new])
+
+
+def _shuffled(call: Call, box: Box) -> Narrowed | None:
+    """``_shuffle._getitem``: the index is the second of a pair."""
+    block, pair = call.args
+    pair = call.value(pair)
+    if type(pair) is not tuple or len(pair) != 2:
+        return None
+    inner = Call(chunk.getitem, [block, pair[1]], {}, 0, call.shape, call.values)
+    found = getitem(inner, box)
+    return None if found is None else Narrowed(box, found.args, {}, chunk.getitem)
+
+
+def read(call: Call, box: Box) -> Narrowed | None:
+    """A getter: of a block of the graph, or of a file that knows its shape and reads slices as NumPy does."""
+    source, index, *options = call.args
+    value = call.value(source)
+    if type(value) is Fact:
+        found = _window(index, value.shape, box)
+        return None if found is None else Narrowed(box, [Part(source, found[0]), found[1], *options])
+    known = source_of(value)
+    if not stores_plain_numbers(known):
+        return None
+    found = _window(index, known.shape, box)
+    if found is None:
+        return None
+    moved: list[Any] = []
+    axes = iter(found[0])
+    for item in found[1]:
+        if item is None:
+            moved.append(None)
+            continue
+        low, high = next(axes)
+        if type(item) is not slice:
+            moved.append(low)
+        elif item.step < 0:
+            return None
+        else:
+            moved.append(slice(low, high, None if item.step == 1 else item.step))
+    return Narrowed(box, [source, tuple(moved), *options])
+
+
+def view(call: Call, box: Box) -> Narrowed | None:
+    """Functions that turn, add or drop axes: where each one goes is seen from strides of a stand-in."""
+    block, *rest = call.args
+    shape = call.block(block)
+    steps = [1 << (2 * i + 4) for i in range(len(shape))]
+    stand_in = np.lib.stride_tricks.as_strided(np.empty(1, "i1"), shape, steps)
+    made = call.func(stand_in, *rest, **call.kwargs)
+    if made.shape != call.shape:
+        return None
+    source = list(whole(shape))
+    for length, step, (low, high) in zip(made.shape, made.strides, box):
+        if length == 1:
+            continue
+        axis = steps.index(abs(step)) if abs(step) in steps else -1
+        if axis < 0 or shape[axis] != length:
+            return None
+        source[axis] = (low, high) if step > 0 else (length - high, length - low)
+    return Narrowed(box, [Part(block, tuple(source)), *rest])
+
+
+def _reshaped(call: Call, box: Box) -> Narrowed | None:
+    """Axes that stay as they are, before and after those that do not."""
+    block, *rest = call.args
+    shape, made = call.block(block), call.shape
+    order = call.kwargs.get("order", "C")
+    if len(rest) != 1 or call.kwargs.keys() > {"order"} or order != "C" or 0 in made:
+        return None
+    before = 0
+    while before < min(len(shape), len(made)) and shape[before] == made[before]:
+        before += 1
+    after = 0
+    while after < min(len(shape), len(made)) - before and shape[-1 - after] == made[-1 - after]:
+        after += 1
+    tail = len(made) - after
+    granted = tuple([e if i < before or i >= tail else (0, n) for i, (n, e) in enumerate(zip(made, box))])
+    middle = whole(shape[before : len(shape) - after])
+    source = (*granted[:before], *middle, *granted[tail:])
+    return Narrowed(granted, [Part(block, source), lengths(granted)])
+
+
+# -- joins ---------------------------------------------------------------------------------------
+
+
+def _joined(call: Call, blocks: Any, axes: list[int], box: Box) -> Any:
+    """Nested lists of blocks along these axes, without those that lie outside of the box."""
+    axis, *inner = axes
+    if type(blocks) is not List or not blocks.args:
+        raise Unreadable
+    sizes = [_first(call, each, len(inner))[axis] for each in blocks.args]
+    kept = []
+    low, high = box[axis]
+    for each, end, n in zip(blocks.args, accumulate(sizes), sizes):
+        a, b = max(low, end - n), min(high, end)
+        if a >= b:
+            continue
+        part = tuple([(a - end + n, b - end + n) if i == axis else ends for i, ends in enumerate(box)])
+        kept.append(_joined(call, each, inner, part) if inner else _part(call, each, part))
+    if not kept:
+        raise Unreadable
+    return List(*kept)
+
+
+def _part(call: Call, block: Any, box: Box) -> Part:
+    if type(block) is List or len(call.block(block)) != len(box):
+        raise Unreadable
+    return Part(block, box)
+
+
+def _first(call: Call, blocks: Any, depth: int) -> Shape:
+    for _ in range(depth):
+        if type(blocks) is not List or not blocks.args:
+            raise Unreadable
+        blocks = blocks.args[0]
+    return call.block(blocks)
+
+
+def _nested(call: Call, box: Box) -> Narrowed | None:
+    """``core._concatenate2(arrays, axes)``; without axes, it is the first block as it is."""
+    blocks, *rest = call.args
+    axes = rest[0] if rest else call.kwargs.get("axes")
+    if not axes or type(blocks) is not List:
+        return None
+    return Narrowed(box, [_joined(call, blocks, list(axes), box), *rest])
+
+
+def _grid(call: Call, box: Box) -> Narrowed | None:
+    """``core.concatenate3``: lists as deep as the blocks have axes."""
+    (blocks,) = call.args
+    return Narrowed(box, [_joined(call, blocks, list(range(len(box))), box)])
+
+
+def _shaped(call: Call, box: Box) -> Narrowed | None:
+    """``core.concatenate_shaped``: a flat list of blocks in the order of a grid."""
+    blocks, grid = call.args
+    if type(blocks) is not List or prod(grid) != len(blocks.args):
+        return None
+    rows: list[Any] = list(blocks.args)
+    for count in tuple(grid)[:0:-1]:
+        rows = [List(*rows[i : i + count]) for i in range(0, len(rows), count)]
+    joined = _joined(call, List(*rows), list(range(len(box))), box)
+    return Narrowed(box, [joined], {}, core.concatenate3)
+
+
+def _concatenated(call: Call, box: Box) -> Narrowed | None:
+    """``np.concatenate(arrays, axis)``."""
+    blocks, *rest = call.args
+    axis = rest[0] if rest else call.kwargs.get("axis", 0)
+    return Narrowed(box, [_joined(call, blocks, [range(len(box))[axis]], box), *rest])
+
+
+_TURNING = (
+    np.transpose,
+    np.swapaxes,
+    np.moveaxis,
+    np.rollaxis,
+    np.expand_dims,
+    np.flip,
+    np.fliplr,
+    np.flipud,
+)
+_METHODS = tuple([methodcaller(name) for name in ("transpose", "swapaxes")])
+
+#: Rules that give only a part of what they take, even where all of the result is wanted.
+SELECTING: dict[Any, Rule] = {
+    operator.getitem: getitem,
+    chunk.getitem: getitem,
+    of_dask(_shuffle, "_getitem"): _shuffled,
+    **{func: read for func in GETTERS if func is not chunk.getitem and func is not operator.getitem},
+}
+
+TABLE: dict[Any, Rule] = {
+    **SELECTING,
+    **dict.fromkeys((*_TURNING, *_METHODS), view),
+    np.reshape: _reshaped,
+    methodcaller("reshape"): _reshaped,
+    of_dask(core, "_concatenate2"): _nested,
+    of_dask(core, "concatenate3"): _grid,
+    of_dask(core, "concatenate_shaped"): _shaped,
+    np.concatenate: _concatenated,
+}

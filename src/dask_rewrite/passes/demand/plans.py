@@ -1,0 +1,184 @@
+"""What one task needs of its blocks for a box of its result, and how it is then written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dask._task_spec import GraphNode, List, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import UNKNOWN, Facts
+from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
+from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
+from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
+from dask_rewrite.passes.demand.steps import Step, Values, references, steps_of
+
+RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
+
+#: Tasks are nested no deeper than this; what is deeper becomes a program.
+_DEPTH = 16
+
+#: What a rule runs into where the call is not as it expects.
+_UNUSUAL = (Unreadable, TypeError, ValueError, IndexError, KeyError, AttributeError)
+
+
+class Plan:
+    """The calls of a task, made for a box of its result.
+
+    Parameters
+    ----------
+    node : GraphNode
+        The task.
+    facts : Facts
+        What is known of blocks.
+    reassociate : bool
+        Whether sums of floats may be grouped differently.
+    """
+
+    __slots__ = ("_facts", "_reassociate", "boxes", "made", "needs", "node", "steps", "values")
+
+    def __init__(self, node: GraphNode, facts: Facts, reassociate: bool) -> None:
+        self.node = node
+        self.steps = steps_of(node, facts)
+        self.boxes: dict[Step, Box | None] = {}  # None: all of it, whatever it is
+        self.made: dict[Step, Narrowed] = {}
+        self.needs: dict[Key, Box | None] = {}
+        self._facts = facts
+        self._reassociate = reassociate
+        self.values = Values(facts)
+
+    @property
+    def box(self) -> Box | None:
+        """What the task gives; None for all of it."""
+        return self.boxes[self.steps[-1]]
+
+    def demand(self, box: Box | None) -> None:
+        """Work out what is needed for a box of the result, from the last step to the first."""
+        self.boxes = {self.steps[-1]: box}
+        self.made.clear()
+        self.needs.clear()
+        for step in reversed(self.steps):
+            if step not in self.boxes:
+                continue  # nobody needs it any more
+            wanted = self.boxes[step]
+            made = self._narrowed(step, wanted)
+            if made is None:
+                self.boxes[step] = None
+                self._all_of(step)
+                continue
+            self.boxes[step] = None if wanted is None else made.box
+            self.made[step] = made
+            for part in _parts([*made.args]):
+                self._need(part.of, part.box)
+            for ref in _whole(made.args):
+                self._need(ref, None)
+
+    def _narrowed(self, step: Step, box: Box | None) -> Narrowed | None:
+        call = call_of(step, self.values)
+        if call is None:
+            return None
+        table = moves.SELECTING if box is None else RULES
+        try:
+            rule = table.get(call.func)
+            if rule is None:
+                return None
+            made = rule(call, whole(call.shape) if box is None else box)
+            if made is None or not self._is_right(step, call, made):
+                return None
+        except _UNUSUAL:
+            return None
+        return made
+
+    def _is_right(self, step: Step, call: Call, made: Narrowed) -> bool:
+        """The call, made so, is known to give a block of just the shape and dtype that is expected."""
+        if call.func in reductions.TABLE and not self._reassociate and reductions.regroups(call, step.value):
+            return False
+        sizes = _Sizes(self.values)
+        args = [sizes.stand_in(arg) for arg in made.args]
+        kwargs = call.kwargs if made.kwargs is None else dict(made.kwargs)
+        task = operation(made.func or call.func, args, kwargs)
+        return _agree(self._facts.within(task, sizes), step.value, lengths(made.box))
+
+    def _all_of(self, step: Step) -> None:
+        task = step.task
+        for arg in (*task.args, *task.kwargs.values()):
+            for ref in references(arg):
+                self._need(ref, None)
+
+    def _need(self, of: Any, box: Box | None) -> None:
+        if type(of) is not TaskRef:
+            return
+        name: Any = of.key
+        known: dict[Any, Box | None] = self.boxes if type(name) is Step else self.needs
+        if name not in known:
+            known[name] = box
+        elif known[name] is not None:
+            before = known[name]
+            known[name] = None if box is None or before is None else hull(before, box)
+
+
+def _agree(value: Any, old: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a value is the old one, of another shape."""
+    if type(old) is dict:
+        if type(value) is not dict or value.keys() != old.keys():
+            return False
+        common = len(shape)
+        return all(_agree(value[name], fact, (*shape, *fact.shape[common:])) for name, fact in old.items())
+    return (
+        type(value) is Fact
+        and value.shape == shape
+        and value.dtype == old.dtype
+        and value.scalar == old.scalar
+    )
+
+
+class _Sizes:
+    """What is known of the arguments once they are cut to size."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._parts: dict[int, Any] = {}
+
+    def stand_in(self, arg: Any) -> Any:
+        if type(arg) is Part:
+            value = self.values.get(arg.of.key) if type(arg.of) is TaskRef else Fact.of_array(arg.of)
+            name = -1 - len(self._parts)
+            self._parts[name] = _resized(value, arg.box)
+            return TaskRef(_Place(name))  # type: ignore[arg-type] # looked up below only
+        if type(arg) is List:
+            return List(*[self.stand_in(each) for each in arg.args])
+        return arg
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._parts[key.number] if type(key) is _Place else self.values.get(key, default)
+
+
+class _Place:
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _resized(value: Any, box: Box) -> Any:
+    if type(value) is dict:
+        return {name: _resized(each, box) for name, each in value.items()}
+    if type(value) is not Fact or value.scalar:
+        return UNKNOWN
+    return Fact((*lengths(box), *value.shape[len(box) :]), value.dtype, value.fill)
+
+
+def _parts(args: Sequence[Any]) -> Iterator[Part]:
+    for arg in args:
+        if type(arg) is Part:
+            yield arg
+        elif type(arg) is List:
+            yield from _parts(arg.args)
+
+
+def _whole(args: Sequence[Any]) -> Iterator[TaskRef]:
+    for arg in args:
+        yield from references(arg)

@@ -1,0 +1,129 @@
+"""Reductions: a box of the axes that are kept, and all of those that are not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask.array import chunk, reductions, routines
+from dask.array.reductions import arg_agg, arg_chunk, arg_combine
+
+from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.blocks import axes_of
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.passes.demand.boxes import Box, Shape
+from dask_rewrite.passes.demand.calls import Call, Narrowed, Rule, Unreadable, mapped
+
+
+def _over(box: Box, axis: Any, keeps: bool, shape: Shape) -> Box:
+    """The box of an argument of this shape, of which some axes are reduced."""
+    axes = axes_of(axis, len(shape))
+    rest = iter([ends for i, ends in enumerate(box) if not keeps or i not in axes])
+    found = tuple([(0, n) if i in axes else next(rest) for i, n in enumerate(shape)])
+    if next(rest, None) is not None:
+        raise Unreadable
+    return found
+
+
+def _kept(call: Call, box: Box, axis: Any, shape: Shape) -> Box:
+    """Whether axes are kept is seen from the shapes."""
+    return _over(box, axis, len(call.shape) == len(shape), shape)
+
+
+def _axis(call: Call, place: int) -> Any:
+    return call.args[place] if len(call.args) > place else call.kwargs.get("axis")
+
+
+def _reduction(call: Call, box: Box, at: int = 0) -> Narrowed | None:
+    """The block, or nested lists of them, stands at a place; the axis follows it, or is a keyword."""
+    axis = _axis(call, at + 1)
+    if axis is None:
+        return None
+    args = list(call.args)
+    args[at] = mapped(call, args[at], partial(_kept, call, box, axis))
+    return Narrowed(box, args)
+
+
+def _positions(call: Call, box: Box, at: int) -> Narrowed | None:
+    """Positions of extremes: counted along one axis, or along all of them."""
+    axis = _axis(call, at + 1)
+    return _reduction(call, box, at) if len(axis) == 1 else None
+
+
+def _combined(call: Call, box: Box) -> Narrowed | None:
+    """Partial results in nested lists: the axis is a keyword."""
+    axis = call.kwargs.get("axis")
+    if axis is None:
+        return None
+    first, *rest = call.args
+    return Narrowed(box, [mapped(call, first, partial(_kept, call, box, axis)), *rest])
+
+
+def _cumulated(call: Call, box: Box) -> Narrowed | None:
+    """``np.cumsum`` and the like need all that comes before on their axis."""
+    axis = _axis(call, 1)
+    if axis is None:
+        return None
+    axis = range(len(call.shape))[axis]
+    grown = tuple([(0, b) if i == axis else (a, b) for i, (a, b) in enumerate(box)])
+    first, *rest = call.args
+    return Narrowed(grown, [mapped(call, first, lambda shape: grown), *rest])
+
+
+def _terms(call: Call, box: Box) -> Narrowed | None:
+    """``routines._chunk_sum``: terms added one by one, whose axis of length one goes."""
+    axis = call.kwargs.get("axis")
+    if axis is None:
+        return None
+    return Narrowed(box, [mapped(call, call.args[0], partial(_kept, call, box, axis)), *call.args[1:]])
+
+
+def regroups(call: Call, value: Any) -> bool:
+    """Whether other sums may come out: NumPy adds floats in groups, which depend on the shape of a block."""
+    if call.func in _EXACT:
+        return False
+    facts = value.values() if type(value) is dict else (value,)
+    return any(type(fact) is Fact and fact.dtype.kind not in "biu" for fact in facts)
+
+
+_EXTREMES = (np.max, np.min, np.nanmax, np.nanmin, np.any, np.all)
+_POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
+_KEEPING = (
+    *(chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax),
+    *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
+)
+_SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
+_METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
+_SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
+_COUNTS = tuple([of_dask(reductions, name) for name in ("numel", "nannumel")])
+
+TABLE: dict[Any, Rule] = {
+    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_KEEPING, *_SUMS, *_COUNTS), _reduction),
+    **{func.reduce: _reduction for func in _METHODS},
+    **dict.fromkeys(_SCANS, _cumulated),
+    of_dask(reductions, "chunk_max"): _reduction,
+    of_dask(reductions, "chunk_min"): _reduction,
+    of_dask(reductions, "_nanmax_skip"): _reduction,
+    of_dask(reductions, "_nanmin_skip"): _reduction,
+    of_dask(reductions, "mean_chunk"): _combined,
+    of_dask(reductions, "mean_combine"): _combined,
+    of_dask(reductions, "mean_agg"): _combined,
+    of_dask(reductions, "moment_chunk"): _combined,
+    of_dask(reductions, "moment_combine"): _combined,
+    of_dask(reductions, "moment_agg"): _combined,
+    of_dask(routines, "_chunk_sum"): _terms,
+    arg_chunk: partial(_positions, at=2),
+    arg_combine: partial(_positions, at=1),
+    arg_agg: partial(_positions, at=1),
+}
+
+#: The same for any grouping.
+_EXACT = frozenset(
+    (
+        *(*_EXTREMES, *_POSITIONS, *_KEEPING, *_COUNTS, *_SCANS),
+        *(func.reduce for func in _METHODS[2:]),
+        *(arg_chunk, arg_combine, arg_agg),
+        *(of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")),
+    )
+)

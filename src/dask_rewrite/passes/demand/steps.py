@@ -1,0 +1,160 @@
+"""A task as steps: what it computes one after the other, however it is nested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MethodType
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
+from toolz import functoolz, identity, pipe
+
+from dask_rewrite.analysis.facts import UNKNOWN, Facts
+from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.templates import template_of
+
+_compose = functoolz.Compose
+
+
+class Step:
+    """One call; its task refers to earlier steps and to keys of the graph.
+
+    Parameters
+    ----------
+    task : Task
+        The call, over references, lists of these and literals.
+    value : object
+        What is known of its result.
+    """
+
+    __slots__ = ("task", "value")
+
+    def __init__(self, task: Task, value: Any) -> None:
+        self.task = task
+        self.value = value
+
+
+def step_of(ref: Any) -> Step | None:
+    """The step that a reference names, None for a key of the graph."""
+    return ref.key if type(ref.key) is Step else None
+
+
+class Opaque(Exception):
+    """A task whose inside cannot be read."""
+
+
+def steps_of(node: GraphNode, facts: Facts) -> list[Step]:
+    """The steps of a task, each after those that it uses.
+
+    Raises
+    ------
+    Opaque
+        If it holds something else than calls and lists.
+
+    Examples
+    --------
+    >>> import operator
+    >>> task = Task("y", operator.add, Task(None, operator.neg, TaskRef("x")), 1)
+    >>> [step.task.func.__name__ for step in steps_of(task, Facts({}.get))]
+    ['neg', 'add']
+    """
+    reader = _Reader(facts)
+    result = reader.argument(node, None)
+    if type(result) is not TaskRef or step_of(result) is None:
+        reader.add(identity, (result,), NO_KWARGS)
+    return reader.steps
+
+
+class Values:
+    """What is known of steps and of blocks of the graph, by what a reference names."""
+
+    __slots__ = ("_facts",)
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return key.value if type(key) is Step else self._facts.value(key)
+
+
+class _Reader:
+    def __init__(self, facts: Facts) -> None:
+        self.steps: list[Step] = []
+        self._facts = facts
+        self._values: Any = Values(facts)
+
+    def add(self, func: Any, args: Any, kwargs: Any) -> TaskRef:
+        task = operation(func, args, kwargs)
+        value = self._facts.within(task, self._values)
+        step = Step(task, value)
+        self.steps.append(step)
+        return TaskRef(step)  # type: ignore[arg-type] # a step is no key of a graph
+
+    def argument(self, node: Any, scope: Mapping[Any, Any] | None) -> Any:
+        kind = type(node)
+        if kind is TaskRef:
+            return node if scope is None else scope[node.key]
+        if kind is Alias:
+            return TaskRef(node.target) if scope is None else scope[node.target]
+        if kind is List:
+            return List(*[self.argument(item, scope) for item in node.args])
+        if kind is Task:
+            return self._task(node, scope)
+        if isinstance(node, GraphNode) and kind is not DataNode:
+            raise Opaque
+        return node
+
+    def _task(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
+        func: Any = task.func
+        if type(func) is MethodType and isinstance(func.__self__, Task):
+            called = template_of(task)
+            if called is None:
+                raise Opaque
+            template, inputs = called
+            return self.argument(template, {k: self.argument(v, scope) for k, v in inputs.items()})
+        if func is pipe:
+            return self._program(task, scope)
+        if func is _identity_cast and task.kwargs.get("typ") is list:
+            return List(*[self.argument(arg, scope) for arg in task.args])
+        args = [self.argument(arg, scope) for arg in task.args]
+        kwargs = task.kwargs
+        if kwargs:
+            filled = {name: self.argument(arg, scope) for name, arg in kwargs.items()}
+            kwargs = kwargs if all(filled[name] is kwargs[name] for name in kwargs) else filled
+        if type(func) is _compose:
+            found = self.add(func.first, args, kwargs)
+            for each in func.funcs:
+                found = self.add(each, (found,), NO_KWARGS)
+            return found
+        return self.add(func, args, kwargs or NO_KWARGS)
+
+    def _program(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
+        held, *calls = task.args
+        if type(held) is not Task or held.func is not dict or held.args:
+            raise Opaque
+        state = {name: self.argument(arg, scope) for name, arg in held.kwargs.items()}
+        for place, call in enumerate(calls):
+            body = call.__self__ if type(call) is MethodType else None
+            if type(body) is not Task:
+                raise Opaque
+            if place == len(calls) - 1:
+                return self.argument(body, state)
+            if body.func is not dict or body.args:
+                raise Opaque
+            state = {name: self.argument(arg, state) for name, arg in body.kwargs.items()}
+        raise Opaque
+
+
+def references(arg: Any) -> Iterator[TaskRef]:
+    """The references in an argument of a step, also those in lists."""
+    stack = [arg]
+    while stack:
+        here = stack.pop()
+        if type(here) is TaskRef:
+            yield here
+        elif type(here) is List:
+            stack.extend(here.args)
+
+
+__all__ = ["UNKNOWN", "Opaque", "Step", "Values", "references", "step_of", "steps_of"]

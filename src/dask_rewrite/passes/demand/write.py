@@ -1,0 +1,163 @@
+"""Writing the calls of a plan as one task again."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dask._task_spec import List, Task, TaskRef
+from dask.array import chunk
+from dask.typing import Key
+
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task
+from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.passes.demand.boxes import Box, inside, shape_of, size, whole
+from dask_rewrite.passes.demand.calls import Narrowed, Part, Unreadable, call_of
+from dask_rewrite.passes.demand.plans import Plan
+from dask_rewrite.passes.demand.steps import Step, step_of
+
+#: Tasks are nested no deeper than this; what is deeper becomes a program.
+_DEPTH = 16
+
+
+def written(
+    plan: Plan, key: Key, places: Mapping[Key, tuple[Key, Box]], copied: Callable[[Key], bool]
+) -> Task:
+    """The task, for blocks that are narrowed.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is needed of its blocks.
+    key : Key
+        Its new key.
+    places : mapping
+        The new key of each block that is narrowed, and the box of it that stands there.
+    copied : callable
+        Whether a slice of this block that was a copy has to stay one.
+    """
+    writer = _Writer(plan, places, copied)
+    steps = [(step, writer.call(step)) for step in plan.steps if step in plan.boxes]
+    producer = plan.node.data_producer
+    nested = _nested(steps)
+    if nested is not None:
+        return make_task(key, nested.func, nested.args, nested.kwargs, nested._dependencies, producer)
+    inputs: dict[Any, str] = {}
+    for _, task in steps:
+        for name in sorted([dep for dep in task._dependencies if type(dep) is not Step], key=repr):
+            inputs.setdefault(name, f"x{len(inputs)}")
+    functions = straight_line(steps, inputs)
+    held = {name: TaskRef(dep) for dep, name in inputs.items()}
+    return call_with_dict(key, functions, held, frozenset(inputs), producer)
+
+
+class _Writer:
+    def __init__(
+        self, plan: Plan, places: Mapping[Key, tuple[Key, Box]], copied: Callable[[Key], bool]
+    ) -> None:
+        self._plan = plan
+        self._places = places
+        self._copied = copied
+
+    def call(self, step: Step) -> Task:
+        """The call of a step, over references to steps and to new keys."""
+        made = self._plan.made.get(step)
+        task = step.task
+        if made is None:
+            return task
+        args = [self._argument(arg) for arg in made.args]
+        func: Any = task.func
+        kwargs: Any = task.kwargs
+        if made.func is not None or made.kwargs is not None:
+            call = call_of(step, self._plan.values)
+            assert call is not None
+            func, kwargs = made.func or call.func, made.kwargs if made.kwargs is not None else call.kwargs
+        else:
+            args = args[len(args) - len(task.args) :]
+        new = operation(func, args, kwargs or NO_KWARGS)
+        if func is chunk.getitem and self._loses_copy(step, made):
+            new = operation(np.array, (new,), {"order": "C"})
+        return new
+
+    def _loses_copy(self, step: Step, made: Narrowed) -> bool:
+        """Dask's own slice copies what is at most half of a block; of the smaller block it may be a view."""
+        part = made.args[0]
+        name = part.of.key
+        before, after = shape_of(self._plan.values.get(name)), shape_of(step.value)
+        if before is None or after is None or size(whole(before)) < 2 * size(whole(after)):
+            return False
+        _, _, there = self._found(part)
+        return size(there) < 2 * size(made.box) and (type(name) is Step or self._copied(name))
+
+    def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
+        """The reference for a part, the index to take it with, and the box that stands there."""
+        name = part.of.key
+        if type(name) is Step:
+            box = self._plan.boxes[name]
+            ref = part.of
+            value = name.value
+        else:
+            new = self._places.get(name)
+            ref, box = (part.of, None) if new is None else (TaskRef(new[0]), new[1])
+            value = self._plan.values.get(name)
+        if box is None:
+            shape = shape_of(value)
+            assert shape is not None
+            box = whole(shape)
+        return ref, inside(part.box, box), box
+
+    def _argument(self, arg: Any) -> Any:
+        if type(arg) is List:
+            return List(*[self._argument(each) for each in arg.args])
+        if type(arg) is not Part:
+            return arg
+        if type(arg.of) is np.ndarray:
+            index = inside(arg.box, whole(arg.of.shape))
+            return arg.of if index is None else arg.of[index]
+        ref, index, _ = self._found(arg)
+        if index is None:
+            return ref
+        value = self._plan.values.get(arg.of.key)
+        if type(value) is not dict:
+            return operation(operator.getitem, (ref, index))
+        each = {name: operation(operator.getitem, (ref, name)) for name in value}
+        return operation(dict, (), {k: operation(operator.getitem, (v, index)) for k, v in each.items()})
+
+
+def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
+    """The steps as nested tasks; None if one is used twice, or they are deep."""
+    made: dict[Any, Task] = {}
+    depth: dict[Any, int] = {}
+    used: set[Any] = set()
+
+    def filled(arg: Any) -> Any:
+        if type(arg) is TaskRef:
+            step = step_of(arg)
+            if step is None:
+                return arg
+            if step in used:
+                raise Unreadable
+            used.add(step)
+            return made[step]
+        if type(arg) is List:
+            return List(*[filled(each) for each in arg.args])
+        if type(arg) is Task and arg._dependencies:
+            return operation(arg.func, [filled(a) for a in arg.args], _each(arg.kwargs, filled))
+        return arg
+
+    try:
+        for step, task in steps:
+            below = [depth[dep] for dep in task._dependencies if type(dep) is Step]
+            depth[step] = 1 + max(below, default=0)
+            if depth[step] > _DEPTH:
+                return None
+            made[step] = filled(task) if below else task
+    except Unreadable:
+        return None
+    return made[steps[-1][0]]
+
+
+def _each(kwargs: dict[str, Any], filled: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: filled(arg) for name, arg in kwargs.items()} if kwargs else kwargs
