@@ -17,7 +17,7 @@ from toolz import pipe
 
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
-from dask_rewrite.passes.base import Site
+from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import Plan
