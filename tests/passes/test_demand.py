@@ -19,6 +19,7 @@ from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand import Demand
 from dask_rewrite.remarks import Remarks
 from helpers import assert_same, stock, switched_on
@@ -271,12 +272,12 @@ def graph_of(index: Any = (slice(0, 3),)) -> Graph:
 
 def test_says_what_it_did() -> None:
     graph, remarks = graph_of(), Remarks()
-    after = Demand().run(graph, remarks)
+    after = Demand().run(graph, Context(remarks))
     verify(after, thorough=True)
     assert_same(dask.get(after.nodes, "z"), np.arange(1.0, 4.0))
     assert [(r.kind, r.key, r.reason) for r in remarks] == [("applied", ("y", 0), "0:3 of 0:10")]
     assert graph.nodes.keys() & after.nodes.keys() == {("x", 0), "z"}
-    assert Demand().run(after, Remarks()) is after
+    assert Demand().run(after, Context()) is after
 
 
 @pytest.mark.parametrize(
@@ -291,17 +292,17 @@ def test_says_what_it_did() -> None:
     ids=["all", "from first to last", "an output", "another user", "no slice"],
 )
 def test_leaves_what_is_wanted_whole(graph: Graph) -> None:
-    assert Demand().run(graph, Remarks()) is graph
+    assert Demand().run(graph, Context()) is graph
 
 
 def test_stops_at_the_bisect_limit() -> None:
-    graph, remarks = graph_of(), Remarks(bisect_limit=0)
-    assert Demand().run(graph, remarks) is graph
+    graph, remarks = graph_of(), Remarks(0)
+    assert Demand().run(graph, Context(remarks)) is graph
 
 
 def test_annotations_stay_with_the_smaller_block() -> None:
     graph = graph_of()
     graph.annotations["y", 0] = {"priority": 7}
-    after = Demand().run(graph, Remarks())
+    after = Demand().run(graph, Context())
     (key,) = after.nodes.keys() - graph.nodes.keys()
     assert after.annotations == {key: {"priority": 7}}

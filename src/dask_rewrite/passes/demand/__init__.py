@@ -17,14 +17,14 @@ from toolz import pipe
 
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
-from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import Plan
 from dask_rewrite.passes.demand.steps import Opaque
 from dask_rewrite.passes.demand.write import written
 from dask_rewrite.passes.movement.pieces import selection
-from dask_rewrite.remarks import Remarks
+from dask_rewrite.passes.site import Site
 
 _SELECTING = frozenset(map(id, SELECTING))
 _PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
@@ -51,20 +51,20 @@ class Demand:
     max_share: int = 90
     reassociate: bool = True
 
-    def run(self, graph: Graph, remarks: Remarks) -> Graph:
-        started = _sliced(graph)
+    def run(self, graph: Graph, context: Context) -> Graph:
+        started = _sliced(graph, context)
         if not started:
             return graph
-        search = _Search(self, graph, remarks)
+        search = _Search(self, graph, context)
         search.run(started)
         return search.rewritten() if search.places else graph
 
 
-def _sliced(graph: Graph) -> list[Key]:
+def _sliced(graph: Graph, context: Context) -> list[Key]:
     """The blocks of the graph that slices are taken from."""
     found: dict[Key, None] = {}
     nodes = graph.nodes
-    for task in graph.calling(_SELECTING):
+    for task in context.calling(graph, _SELECTING):
         source = task.args[0] if task.args else None
         if type(source) is TaskRef and type(source.key) is tuple and type(nodes.get(source.key)) is Task:
             found[source.key] = None
@@ -72,11 +72,12 @@ def _sliced(graph: Graph) -> list[Key]:
 
 
 class _Search:
-    def __init__(self, options: Demand, graph: Graph, remarks: Remarks) -> None:
+    def __init__(self, options: Demand, graph: Graph, context: Context) -> None:
         self.options = options
         self.graph = graph
-        self.remarks = remarks
-        self.site = Site(graph)
+        self.context = context
+        self.remarks = context.remarks
+        self.site = Site(graph, context)
         self.facts = self.site.facts
         self.wanted: dict[Key, Box | None] = {}  # of the blocks of which not all is wanted, so far
         self.plans: dict[Key, Plan] = {}
