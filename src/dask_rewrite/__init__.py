@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_rewrite import config as _config
 from dask_rewrite._version import __version__
-from dask_rewrite.remarks import Remark, RewriteWarning
+from dask_rewrite.remarks import MemoryLimitError, Remark, RewriteWarning
 
 _config.register()
 
@@ -39,6 +39,7 @@ _LAZY = {
 
 __all__ = [
     "Forecast",
+    "MemoryLimitError",
     "PreflightReport",
     "Remark",
     "Report",

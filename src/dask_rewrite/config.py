@@ -54,6 +54,8 @@ class Options:
     print_after: frozenset[str] = frozenset()
     remarks: frozenset[str] = frozenset()
     contraction: dict[str, int | None] = field(default_factory=lambda: {"memory-limit": None})
+    memory_limit: int | None = None
+    on_memory: str = "warn"
 
     @classmethod
     def current(cls) -> Options:
@@ -150,16 +152,19 @@ def _contraction(name: str, value: Any) -> dict[str, int | None]:
     given = {str(key).replace("_", "-"): option for key, option in value.items()}
     if unknown := sorted(given.keys() - {"memory-limit"}):
         raise ValueError(f"rewrite.{name}.{unknown[0]}: no such option; expected memory-limit")
-    limit = given.get("memory-limit")
+    return {"memory-limit": _nbytes(f"{name}.memory-limit", given.get("memory-limit"))}
+
+
+def _nbytes(name: str, limit: Any) -> int | None:
     try:
         nbytes = None if limit is None else int(parse_bytes(limit))
         if isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
             raise ValueError
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError(
-            f'rewrite.{name}.memory-limit: expected bytes, as a number or as "4 GB", or null; got {limit!r}'
+            f'rewrite.{name}: expected bytes, as a number or as "4 GB", or null; got {limit!r}'
         ) from None
-    return {"memory-limit": nbytes}
+    return nbytes
 
 
 _CHECKS: dict[str, Any] = {
@@ -177,4 +182,6 @@ _CHECKS: dict[str, Any] = {
     "print-after": lambda name, value: frozenset(_names(name, value)),
     "remarks": _kinds,
     "contraction": _contraction,
+    "memory-limit": _nbytes,
+    "on-memory": _choice("warn", "raise"),
 }

@@ -21,6 +21,10 @@ class RewriteWarning(UserWarning):
     """A rewrite was dropped or could not be switched on; the computation goes on without it."""
 
 
+class MemoryLimitError(MemoryError):
+    """A computation would hold more than ``rewrite.memory-limit``; it has not begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """One thing that a pass did (``applied``), nearly did (``missed``) or broke on (``failed``).

@@ -34,6 +34,15 @@ class Machine(NamedTuple):
     memory: int
     configured: bool = True
 
+    @property
+    def layout(self) -> tuple[int, int]:
+        """Threads of each worker, and workers; 0 workers stand for a scheduler of this process.
+
+        >>> Machine(threads=8, workers=4, memory=0).layout, Machine(threads=8, workers=1, memory=0).layout
+        ((2, 4), (8, 0))
+        """
+        return max(1, self.threads // self.workers), self.workers if self.workers > 1 else 0
+
 
 def machine() -> Machine:
     """The scheduler in use: the current Client's cluster, or threads of this process.

@@ -16,6 +16,7 @@ from dask.typing import Key
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.assemble import assemble
+from dask_rewrite.hook.memory_limit import hold_to_limit
 from dask_rewrite.hook.parents import may_fuse_delayed
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.pipeline.run import rewrite_tasks
@@ -87,6 +88,7 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
     text = any(isinstance(collection, Delayed) for collection in collections)
     fuse = not text or may_fuse_delayed()
     graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse)
+    hold_to_limit(raw, graph, outputs)
     return None if graph is None else assemble(graph, layers)
 
 
@@ -100,6 +102,7 @@ def _optimize_expression(collection: Any) -> Any:
         if key != target:
             dsk[key] = Alias(key, target)
     graph = rewrite_tasks(dsk, wanted)
+    hold_to_limit(dsk, graph, wanted)
     tasks = dsk if graph is None else {**graph.nodes, **graph.held}
     rebuild, state = collection.__dask_postpersist__()
     return rebuild(tasks, *state)

@@ -22,6 +22,7 @@ from toolz import identity
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.hook.memory_limit import hold_to_limit
 from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
@@ -99,6 +100,7 @@ class Optimizer(int, Expr):
         hlg = as_layers(dsk)
         fuse = may_fuse_delayed() or not any(type(key) is str for key in flat)
         graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse)
+        hold_to_limit(hlg, graph, outputs)
         if graph is None:  # too large, or something failed and was reported
             return array_optimize(dsk, keys)
         return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
@@ -117,7 +119,10 @@ class Optimizer(int, Expr):
 
         hlg, keys = program_of(parent)
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
-        graph = rewrite_tasks(hlg, list(dict.fromkeys(flatten(keys))), fuse_text_keys=fuse, trace=trace)
+        outputs = list(dict.fromkeys(flatten(keys)))
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, trace=trace)
+        if trace is None:
+            hold_to_limit(hlg, graph, outputs)
         return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 
     # -- behaviour as a value ------------------------------------------------------------------

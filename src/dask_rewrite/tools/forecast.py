@@ -167,9 +167,7 @@ def _where(threads: int | None, workers: int | None) -> tuple[int, int]:
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise ValueError(f"forecast({name}=...): expected a number of at least {least}, got {value!r}")
     if workers is None and threads is None:
-        here = machine()
-        workers = here.workers if here.workers > 1 else 0
-        return max(1, here.threads // max(1, workers)), workers
+        return machine().layout
     if threads is None:
         threads = 1 if workers else machine().threads
     return threads, workers or 0

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.analysis.fact_cache import intern
@@ -14,10 +13,10 @@ from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.graph.names import unmarked
 
 
-def declared_blocks(hlg: HighLevelGraph | None) -> Callable[[Key], Fact | None]:
+def declared_blocks(hlg: Any) -> Callable[[Key], Fact | None]:
     """From the key of a block, renamed by a rewrite or not, to the shape and dtype that its array states.
 
-    These are estimates: collections may state what is not so.
+    These are estimates: collections may state what is not so. Only a HighLevelGraph has such statements.
 
     Examples
     --------
@@ -28,7 +27,7 @@ def declared_blocks(hlg: HighLevelGraph | None) -> Callable[[Key], Fact | None]:
     ((1, 3), None)
     """
     arrays: dict[Any, tuple[Any, Any] | None] = {}
-    layers: Any = {} if hlg is None else hlg.layers
+    layers: Any = getattr(hlg, "layers", {})
 
     def declared(key: Key) -> Fact | None:
         if type(key) is not tuple or not key:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
-from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
@@ -19,11 +18,11 @@ class Original:
 
     Parameters
     ----------
-    hlg : HighLevelGraph, optional
+    hlg : HighLevelGraph or mapping, optional
         The raw graph; nothing is known without.
     """
 
-    def __init__(self, hlg: HighLevelGraph | None) -> None:
+    def __init__(self, hlg: Mapping[Key, Any] | None) -> None:
         self._nodes: dict[Key, GraphNode] = {} if hlg is None else dict(convert_legacy_graph(dict(hlg)))
         self._stock: Mapping[Key, GraphNode] = {}
         self._results = Results(self._lookup, declared_blocks(hlg))

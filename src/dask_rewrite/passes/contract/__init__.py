@@ -153,6 +153,7 @@ def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bo
 
 
 def memory_limit(running: Machine, options: Options) -> int:
-    """Bytes that blocks of a contraction may hold: as configured, or half of what there is."""
-    given = options.contraction["memory-limit"]
-    return (running.memory // 2 or 2**62) if given is None else given
+    """Bytes that blocks of a contraction may hold: the least that is configured, or half of what there is."""
+    limits = (options.contraction["memory-limit"], options.memory_limit)
+    given = [limit for limit in limits if limit is not None]
+    return min(given) if given else running.memory // 2 or 2**62

@@ -1,0 +1,150 @@
+"""``rewrite.memory-limit``: what would hold more is refused or warned of, before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import dask_rewrite
+from dask_rewrite.config import Options
+from dask_rewrite.passes.contract import memory_limit
+from dask_rewrite.scheduler import Machine
+from helpers import switched_on
+
+
+def drawn(shape: tuple[int, ...], chunks: Any) -> da.Array:
+    return da.random.default_rng(1).random(shape, chunks=chunks)
+
+
+def anomaly(counter: list[int] | None = None) -> da.Array:
+    def seen(block: Any) -> Any:
+        if counter is not None:
+            counter.append(1)
+        return block
+
+    x = drawn((64, 2000), (2, 2000)).map_blocks(seen, meta=np.empty((0, 0)))
+    return abs(x - x.mean(axis=0)).max()
+
+
+def limited(limit: Any, on_memory: str = "raise") -> Any:
+    return dask.config.set({"rewrite.memory-limit": limit, "rewrite.on-memory": on_memory, "num_workers": 2})
+
+
+def test_refused_before_anything_runs() -> None:
+    ran: list[int] = []
+    with switched_on(), limited("200 kB"), pytest.raises(MemoryError) as caught:
+        anomaly(ran).compute()
+    assert type(caught.value) is dask_rewrite.MemoryLimitError
+    assert not ran
+    text = str(caught.value)
+    assert "195.31 kiB" in text  # the limit
+    assert "32 of" in text  # the tasks
+    assert "chunk_max" in text  # what they wait for
+    assert "What would help" in text
+
+
+def test_warned_of_and_computed() -> None:
+    with (
+        switched_on(),
+        limited("200 kB", "warn"),
+        pytest.warns(dask_rewrite.RewriteWarning, match="would hold"),
+    ):
+        found = anomaly().compute()
+    assert found == anomaly().compute(scheduler="sync")
+
+
+def test_nothing_is_said_below_the_limit() -> None:
+    with switched_on(), limited("200 MB"):
+        anomaly().compute()
+
+
+def test_without_a_limit_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask_rewrite.analysis.memory.graphs as graphs
+
+    def fails(*args: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(graphs, "sized", fails)
+    with switched_on():
+        anomaly().compute()
+
+
+def test_of_what_is_unknown_nobody_knows_that_it_is_too_large() -> None:
+    with switched_on(), limited("1 kB"):
+        parts = [dask.delayed(lambda i: np.zeros(1000))(i) for i in range(10)]
+        assert dask.delayed(len)(parts).compute() == 10
+
+
+def test_every_way_in() -> None:
+    x = anomaly()
+    with limited("200 kB"):
+        for call in (
+            lambda: dask_rewrite.optimize(x),
+            lambda: dask.optimize(x),
+            lambda: x.persist(),
+            lambda: dask.compute([x, x + 1]),
+        ):
+            with switched_on(), pytest.raises(dask_rewrite.MemoryLimitError):
+                call()
+
+
+def test_looking_is_not_computing() -> None:
+    with switched_on(), limited("200 kB"):
+        assert dask_rewrite.explain(anomaly(), forecast=True).forecast.peak > 200_000
+        assert dask_rewrite.forecast(anomaly()).peak > 200_000
+
+
+def test_what_is_left_to_dask_is_said_not_to_be_looked_at() -> None:
+    with switched_on(), limited("1 kB"), dask.config.set({"rewrite.lower-limit": 1}):
+        with pytest.warns(dask_rewrite.RewriteWarning, match="not looked at"):
+            anomaly().compute()
+
+
+def test_looking_that_fails_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask_rewrite.analysis.memory.graphs as graphs
+
+    def fails(*args: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(graphs, "sized", fails)
+    with switched_on(), limited("1 kB"), dask.config.set({"rewrite.on-error": "warn"}):
+        with pytest.warns(dask_rewrite.RewriteWarning, match="could not be looked at"):
+            anomaly().compute()
+
+
+@pytest.mark.parametrize(
+    ("program", "advice"),
+    [
+        (lambda: drawn((64, 2000), (2, 2000)), "storing the result"),
+        (lambda: drawn((64, 2000), (32, 2000)).sum(), "smaller chunks"),
+        (lambda: drawn((64, 4000), (1, 4000)).rechunk((64, 100)).std(axis=0), "new chunks first"),
+        (anomaly, "on its own first"),
+    ],
+)
+def test_it_says_what_would_help(program: Any, advice: str) -> None:
+    with switched_on(), limited("600 kB"), pytest.raises(dask_rewrite.MemoryLimitError, match=advice):
+        program().compute()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"memory-limit": "much"}, {"memory-limit": -1}, {"memory-limit": True}, {"on-memory": "stop"}]
+)
+def test_wrong_values_are_named(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with (
+        dask.config.set({f"rewrite.{name}": wrong[name]}),
+        pytest.raises(ValueError, match=rf"rewrite\.{name}"),
+    ):
+        Options.current()
+
+
+@pytest.mark.parametrize(
+    ("whole", "mine", "least"), [(None, None, 500), ("100 B", None, 100), ("100 B", 70, 70), ("50 B", 70, 50)]
+)
+def test_contractions_take_the_smaller_limit(whole: Any, mine: Any, least: int) -> None:
+    with dask.config.set({"rewrite.memory-limit": whole, "rewrite.contraction.memory-limit": mine}):
+        assert memory_limit(Machine(1, 1, 1000), Options.current()) == least
