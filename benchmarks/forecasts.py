@@ -145,9 +145,9 @@ def main() -> int:
     if "threads" not in sys.argv[1:]:
         from distributed import Client, LocalCluster
 
-        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-            with Client(cluster) as client:
-                good = show("two processes of one thread", client, CLUSTER) and good
+        workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        with workers as cluster, Client(cluster) as client:
+            good = show("two processes of one thread", client, CLUSTER) and good
     return 0 if good else 1
 
 
