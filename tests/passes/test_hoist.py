@@ -6,7 +6,7 @@ import operator
 import pickle
 import threading
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import dask
@@ -19,125 +19,24 @@ from hypothesis import strategies as st
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.held import Held, Own
-from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.hoist.size_bounds import suspects
 from dask_rewrite.passes.hoist.sizes import Scales
-from dask_rewrite.remarks import Remarks
-from helpers import assert_same, assert_same_as_stock, checked, keys_of, switched_on, tasks_of, work_of
-
-BLOCKS = 50
-X = np.arange(float(BLOCKS))
-
-
-class Model:
-    """30,000 numbers, and what they do to a block."""
-
-    def __init__(self) -> None:
-        self.table = np.arange(30_000.0)
-
-    def predict(self, block: Any) -> Any:
-        return block + self.table[2]
-
-    __call__ = predict
-
-
-class Slotted:
-    __slots__ = ("model",)
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def __call__(self, block: Any) -> Any:
-        return self.model.predict(block)
-
-
-def apply(block: Any, model: Any) -> Any:
-    return model.predict(block)
-
-
-def apply_in(block: Any, holding: Any) -> Any:
-    return holding["models"][0][0].predict(block)
-
-
-def blocks() -> da.Array:
-    return da.from_array(X, chunks=1)
-
-
-def mapped(function: Any, *args: Any, **kwargs: Any) -> da.Array:
-    return blocks().map_blocks(function, *args, dtype=float, meta=np.empty(0), **kwargs)
+from helpers import assert_same, assert_same_as_stock, checked, keys_of, tasks_of, work_of
+from passes.hoist_cases import (
+    Model,
+    X,
+    apply,
+    declined,
+    hoisted,
+    run,
+    ways,
+)
 
 
 def bytes_of(tasks: Any) -> int:
     return sum(len(cloudpickle.dumps(task)) for task in tasks.values())
-
-
-def hoisted(tasks: Any) -> list[Any]:
-    return [key for key in tasks if str(key).startswith("hoist-")]
-
-
-def run(
-    nodes: dict[Any, Any], outputs: tuple[Any, ...] | None = None, **options: Any
-) -> tuple[Graph, Remarks]:
-    graph = Graph(nodes, outputs or tuple(nodes))
-    remarks = Remarks()
-    result = Hoist(**options).run(graph, Context(remarks))
-    verify(result, thorough=True)
-    return result, remarks
-
-
-def ways() -> dict[str, Any]:
-    model = Model()
-
-    def closure(block: Any) -> Any:
-        return model.predict(block)
-
-    def default(block: Any, model: Any = model) -> Any:
-        return model.predict(block)
-
-    return {
-        "argument": lambda: mapped(apply, model),
-        "keyword": lambda: mapped(apply, model=model),
-        "partial argument": lambda: mapped(partial(operator.call, model.predict)),
-        "partial keyword": lambda: mapped(partial(apply, model=model)),
-        "partial function": lambda: mapped(partial(model)),
-        "closure": lambda: mapped(closure),
-        "default": lambda: mapped(default),
-        "bound method": lambda: mapped(model.predict),
-        "callable": lambda: mapped(model),
-        "slots": lambda: mapped(Slotted(model)),
-        "containers": lambda: mapped(partial(apply_in, holding={"models": [(model,)]})),
-        "under a template": lambda: ((mapped(apply, model) + 1) * 2 - X[0]) / 3,
-        "in a program": lambda: (lambda y: (y + 1) * (y - 1) + y * 2)(mapped(apply, model)),
-        "several in one task": lambda: mapped(apply, model).map_blocks(apply, Model(), dtype=float),
-        "delayed argument": lambda: da.concatenate(
-            [da.from_delayed(dask.delayed(apply)(X[i : i + 1], model), (1,), float) for i in range(BLOCKS)]
-        ),
-        "delayed keyword": lambda: da.concatenate(
-            [
-                da.from_delayed(dask.delayed(apply)(X[i : i + 1], model=model), (1,), float)
-                for i in range(BLOCKS)
-            ]
-        ),
-        "a partial of each task": lambda: da.concatenate(
-            [
-                da.from_delayed(dask.delayed(partial(apply, model=model))(X[i : i + 1]), (1,), float)
-                for i in range(BLOCKS)
-            ]
-        ),
-        "a closure of each task": lambda: da.concatenate(
-            [
-                da.from_delayed(dask.delayed(lambda b, i=i: model.predict(b) + i)(X[i : i + 1]), (1,), float)
-                for i in range(BLOCKS)
-            ]
-        ),
-        "an object of each task": lambda: da.concatenate(
-            [da.from_delayed(dask.delayed(Slotted(model))(X[i : i + 1]), (1,), float) for i in range(BLOCKS)]
-        ),
-        "several layers": lambda: da.concatenate([mapped(partial(apply, model=model)) + i for i in range(4)]),
-    }
 
 
 # -- fires ---------------------------------------------------------------------------------------
@@ -210,16 +109,6 @@ def test_templates_that_are_heavy_by_themselves() -> None:
     nodes = {i: Task(i, call, Task(None, dict, x0=i)) for i in range(20)}
     graph, _ = run(nodes)
     assert len(hoisted(graph.nodes)) == 1
-
-
-# -- declines ------------------------------------------------------------------------------------
-
-
-def declined(nodes: dict[Any, Any], **options: Any) -> list[str]:
-    graph = Graph(nodes, tuple(nodes))
-    remarks = Remarks()
-    assert Hoist(**options).run(graph, Context(remarks)) is graph
-    return [str(remark) for remark in remarks]
 
 
 def test_declines_without_constants() -> None:
@@ -365,168 +254,14 @@ def test_nested_containers_of_any_depth() -> None:
         assert graph.nodes[3]({key: graph.nodes[key].value for key in hoisted(graph.nodes)}) == len(holding)
 
 
-# -- guards --------------------------------------------------------------------------------------
-
-
-def test_users_objects_are_not_pickled_before_they_are_sent() -> None:
-    calls = []
-
-    class Counting(Model):
-        def __getstate__(self) -> Any:
-            calls.append(1)
-            return self.__dict__
-
-    plain = mapped(apply, Model())
-    counting = mapped(apply, Counting())
-    calls.clear()
-    with switched_on():
-        plain.compute(scheduler="threads")
-        counting.compute(scheduler="threads")
-    assert len(calls) <= 1  # once, to weigh it
-
-
-def test_a_large_array_is_not_copied_to_weigh_it() -> None:
-    import tracemalloc
-
-    table = np.zeros(10_000_000)
-    nodes = {i: Task(i, partial(max, table), {"a": table}) for i in range(9)}
-    tracemalloc.start()
-    run(nodes)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1_000_000
-
-
-def test_views_are_weighed_by_what_they_show() -> None:
-    base = np.zeros(10_000_000)
-    assert declined({i: Task(i, max, base[:10]) for i in range(9)}) == []
-    view = base[:20_000]
-    graph, _ = run({i: Task(i, max, view) for i in range(9)})
-    (key,) = hoisted(graph.nodes)
-    assert len(pickle.dumps(graph.nodes[key].value)) < 200_000
-
-
-def test_root_tasks_stay_root_tasks() -> None:
-    model = Model()
-    graph, _ = run(
-        {"x": DataNode("x", X), 0: Task(0, apply, 1, model), 1: Task(1, apply, TaskRef("x"), model)}
-    )
-    assert graph.nodes[0].data_producer
-    assert not graph.nodes[1].data_producer
-
-
-def test_outputs_annotations_and_other_nodes_stay() -> None:
-    model = Model()
-    nodes = {i: Task(i, apply, i, model) for i in range(9)}
-    graph = Graph(nodes, (0, 1), annotations={1: {"priority": 3}})
-    result = Hoist().run(graph, Context())
-    assert result.outputs == (0, 1)
-    assert result.annotations == {1: {"priority": 3}}
-    assert graph.nodes is nodes
-    assert all(type(node.args[-1]) is Model for node in nodes.values())
-
-
-def test_names_are_made_from_keys() -> None:
-    one, two = (tasks_of(mapped(apply, Model())) for _ in range(2))
-    other = tasks_of(mapped(partial(apply, model=Model())))
-    assert hoisted(one) == hoisted(two) or keys_of(mapped(apply, Model())) != keys_of(mapped(apply, Model()))
-    x = mapped(apply, Model())
-    assert hoisted(tasks_of(x)) == hoisted(tasks_of(x)) != hoisted(other)
-
-
-def test_objects_with_state_are_shared_in_this_process() -> None:
-    class Counter(Model):
-        calls = 0
-
-        def predict(self, block: Any) -> Any:
-            self.calls += 1
-            return block * 0 + self.calls
-
-    counter = Counter()
-    with switched_on():
-        result = mapped(apply, counter).compute(scheduler="sync")
-    assert counter.calls == BLOCKS
-    assert sorted(result) == list(range(1, BLOCKS + 1))
-
-
-def test_what_one_task_holds_twice_is_one_object_on_a_worker() -> None:
-    model = Model()
-    nodes = {i: Task(i, operator.is_, model, model) for i in range(9)}
-    nodes |= {10 + i: Task(10 + i, partial(operator.is_, model.table), model.table) for i in range(9)}
-    graph, _ = run(nodes)
-    constants = {key: graph.nodes[key].value for key in hoisted(graph.nodes)}
-    nodes, constants = pickle.loads(cloudpickle.dumps((graph.nodes, constants)))
-    for i in (0, 3, 10, 13):
-        assert nodes[i]({key: constants[key] for key in nodes[i].dependencies})
-
-
-@pytest.mark.parametrize(
-    "constant",
-    [
-        np.ma.masked_array(np.arange(20_000), np.arange(20_000) % 3 == 0),
-        np.array([object()] * 20_000),
-        np.zeros(20_000, dtype=[("a", "i4"), ("b", "f8")]),
-        "text" * 10_000,
-        b"bytes" * 10_000,
-        list(range(20_000)),
-        {i: str(i) for i in range(5_000)},
-        {"nested": {"deeper": [np.arange(20_000)]}},
-        tuple(range(20_000)),
-        set(range(20_000)),
-    ],
-    ids=lambda constant: type(constant).__name__,
-)
-def test_kinds_of_constants(constant: Any) -> None:
-    graph, _ = run({i: Task(i, operator.is_not, constant, None) for i in range(20)})
-    (key,) = hoisted(graph.nodes)
-    value = graph.nodes[key].value
-    assert graph.nodes[0]({key: value})
-    copy = pickle.loads(cloudpickle.dumps(graph.nodes[key])).value
-    assert pickle.loads(cloudpickle.dumps(graph.nodes[0]))({key: copy})
-    inside = copy()
-    assert inside is not value()
-
-
-def test_chunks_of_other_types() -> None:
-    sparse = pytest.importorskip("sparse")
-    matrix = sparse.random((300, 300), density=0.5)
-    graph, _ = run({i: Task(i, operator.is_not, matrix, None) for i in range(20)})
-    assert hoisted(graph.nodes)
-
-
-class Settings(NamedTuple):
-    model: Any
-    factor: int
-
-
-def test_named_tuples() -> None:
-    settings = Settings(Model(), 3)
-    graph, _ = run({i: Task(i, operator.is_not, settings, None) for i in range(20)})
-    (key,) = hoisted(graph.nodes)
-    graph, _ = run(
-        {i: Task(i, partial(apply_in, holding={"models": [(settings.model,)]}), X[:1]) for i in range(9)}
-    )
-    (key,) = hoisted(graph.nodes)
-    assert_same(graph.nodes[4]({key: graph.nodes[key].value}), X[:1] + 2)
-
-
-def test_data_nodes_in_arguments() -> None:
-    table = DataNode("table", np.arange(20_000))
-    graph, _ = run({i: Task(i, operator.getitem, table, i) for i in range(20)})
-    (key,) = hoisted(graph.nodes)
-    assert graph.nodes[4]({key: graph.nodes[key].value}) == 4
-
-
-def test_bisecting() -> None:
-    x = ways()["argument"]()
-    with dask.config.set({"rewrite.bisect-limit": 0}):
-        assert not hoisted(tasks_of(x))
-
-
 # -- equivalent ----------------------------------------------------------------------------------
 
 _tables = [np.arange(20_000.0) + i for i in range(3)]
+
+
 _leaves = st.one_of(st.integers(-3, 3), st.sampled_from(_tables), st.just("text"), st.none())
+
+
 _values = st.recursive(
     _leaves,
     lambda inner: st.one_of(
@@ -620,7 +355,7 @@ def test_idempotent(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["argument", "keyword", "closure", "partial keyword", "bound method"])
 def test_pays(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "X", np.arange(1000.0))
+    monkeypatch.setattr("passes.hoist_cases.X", np.arange(1000.0))
     tasks = tasks_of(ways()[way]())
     assert len(tasks) == 1001
     assert bytes_of(tasks) < 1_000_000
@@ -645,36 +380,3 @@ def test_linear() -> None:
 
     cost(10)
     assert cost(800) < 2.3 * cost(400)
-
-
-# -- the holder ----------------------------------------------------------------------------------
-
-
-def test_held() -> None:
-    value = [1, 2]
-    held = Held(value)
-    assert held() is value
-    copy = pickle.loads(pickle.dumps(held))
-    assert type(copy) is partial
-    assert copy.func is pickle.loads
-    assert copy() == value
-    assert copy() is not copy()
-    assert dask.base.tokenize(held) == dask.base.tokenize(Held([1, 2]))
-    own = Own([3])
-    assert held(buffers=own) == [3]
-    assert pickle.loads(pickle.dumps(own)) == ()
-
-
-def test_held_with_holes_of_all_kinds() -> None:
-    from itertools import repeat
-
-    array, model, function = np.arange(9.0), Model(), partial(max, 1)
-    value = {"a": array, "b": [array, model], "c": function, "d": np.arange(5)}
-    held = Held(value, [(array,), (model, function)])
-    sent = pickle.dumps(held)
-    assert len(sent) < 1000
-    copy = pickle.loads(sent)(buffers=repeat([("array",), ("model", "function")]))
-    assert copy["a"] == "array"
-    assert copy["b"] == ["array", "model"]
-    assert copy["c"] == "function"
-    assert_same(copy["d"], np.arange(5))

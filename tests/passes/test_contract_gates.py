@@ -1,0 +1,166 @@
+"""Gates: loads of products wait for their turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.graph_manipulation import chunks
+
+from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
+from dask_rewrite.passes.contract.gates import Gates
+from dask_rewrite.pipeline.run import rewrite_tasks
+from dask_rewrite.scheduler import Machine, machine
+from helpers import keys_of, switched_on
+from passes.contract_cases import (
+    PRODUCTS,
+    Held,
+    blocks,
+    count_reads,
+    gates_of,
+    lowered,
+    reasons,
+    run,
+)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Any:
+    tiny = {"rewrite.options": {"contract": {"min-bytes": 1}}}  # as the blocks of these tests are
+    with dask.config.set({"scheduler": "threads", "num_workers": 2, **tiny}):
+        yield
+
+
+# --------------------------------------------------------------------------------------
+# gates
+
+
+def test_loads_that_others_need_are_not_gated() -> None:
+    """The mean needs all blocks: a gate on one of them would wait for itself."""
+    x = blocks()
+    centred = x - x.mean()
+    y = centred @ centred.T
+    after, _ = run(lowered(y))
+    for key in gates_of(after):
+        assert "mean" not in str(key)
+    with switched_on():
+        np.testing.assert_allclose(y.compute(), (lambda v: v @ v.T)(x.compute() - x.compute().mean()))
+
+
+def test_a_cycle_is_never_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gates, "before_load", lambda self, term: 3)  # the first step's loads as well
+    after, remarks = run(lowered(PRODUCTS["matmul"](blocks())))
+    assert not gates_of(after)
+    assert "cycle" in reasons(remarks)
+
+
+def test_gated_loads_keep_their_place_in_the_queue_of_roots() -> None:
+    after, _ = run(lowered(PRODUCTS["matmul"](blocks())))
+    gated = [node for node in after.nodes.values() if getattr(node, "func", None) is chunks.bind]
+    assert gated
+    assert all(node.data_producer for node in gated)
+    assert all(str(node.key[0]).startswith("contract-load-") for node in gated)
+
+
+def test_gates_on_a_cluster_have_two_steps() -> None:
+    blocks_ = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
+    plan = make_plan(Sizes(16, 80, 2_000_000, blocks_), Machine(4, 2, 0), 2**40)
+    assert isinstance(plan, Plan)
+    assert not plan.lockstep
+    assert plan.look >= 2
+
+
+def test_reads_run_ahead_by_twice_the_threads() -> None:
+    blocks_ = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
+    for threads in (1, 2, 8, 16):
+        plan = make_plan(Sizes(16, 80, 2_000_000, blocks_), Machine(threads, 1, 0), 2**40)
+        assert isinstance(plan, Plan)
+        assert (plan.look - 1) * 4 * plan.width >= 2 * threads
+
+
+def test_the_memory_limit_is_kept_where_that_is_possible() -> None:
+    blocks_ = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
+    sizes = Sizes(16, 80, 2_000_000, blocks_)
+    free = make_plan(sizes, Machine(8, 1, 0), 2**40)
+    bound = make_plan(sizes, Machine(8, 1, 0), 60_000_000)
+    assert isinstance(free, Plan)
+    assert isinstance(bound, Plan)
+    assert bound.peak <= 60_000_000 < free.peak
+    assert bound.look < free.look
+
+
+def test_the_memory_limit_is_read() -> None:
+    graph = lowered(PRODUCTS["matmul"](blocks()))
+    with dask.config.set({"num_workers": 8, "rewrite.contraction.memory-limit": "2 kB"}):
+        _, remarks = run(graph)
+    assert "loads at most 1 steps ahead" in str(next(iter(remarks)))
+    for wrong in ("much", True, [1], -5):
+        with (
+            dask.config.set({"rewrite.contraction.memory-limit": wrong}),
+            pytest.raises(ValueError, match=r"contraction\.memory-limit"),
+        ):
+            rewrite_tasks(blocks().dask, keys_of(blocks()))
+
+
+def test_blocks_are_read_twice_only_to_keep_the_limit(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean needs every block before the first product: held until then, or read again."""
+    x = da.from_array(file, chunks=20)
+    centred = x - x.mean(axis=1, keepdims=True)
+    y = (centred @ centred.T) / x.shape[1]
+    right = np.cov(file[:], bias=True)
+    reads = count_reads(monkeypatch)
+    found = []
+    for limit in (None, "160 kB"):
+        reads.clear()
+        with dask.config.set({"rewrite.contraction.memory-limit": limit}), switched_on(), Held() as held:
+            np.testing.assert_allclose(y.compute(), right)
+        found.append((len(reads), held.peak))
+    block = 20 * 20 * 8
+    assert found[0][0] == 160
+    assert 160 < found[1][0] <= 320
+    assert found[1][1] <= 2.5 * (16 + 2 * 4) * block < found[0][1]
+
+
+def test_what_cannot_be_repeated_is_not() -> None:
+    x = da.random.random((16, 96), chunks=4)
+    centred = x - x.mean(axis=1, keepdims=True)
+    with dask.config.set({"rewrite.contraction.memory-limit": "1 kB"}):
+        after = Contract(min_bytes=1).run(lowered(centred @ centred.T), Context())
+    loads = [key for key in after.nodes if "random" in str(key[0])]
+    assert len(loads) == 96
+
+
+def test_nothing_to_gain() -> None:
+    few = [Block(8, k, k, True) for k in range(4) for _ in range(2)]
+    assert isinstance(make_plan(Sizes(4, 4, 8_000_000, few), Machine(4, 1, 0), 2**40), Missed)
+
+
+def test_the_machine() -> None:
+    with dask.config.set(scheduler="sync"):
+        assert machine().threads == 1
+    with dask.config.set(scheduler="threads", num_workers=7):
+        assert machine()[:2] == (7, 1)
+        assert machine().configured
+    with dask.config.set(num_workers=None):
+        assert not machine().configured
+
+
+# --------------------------------------------------------------------------------------
+# pays
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    h5py = pytest.importorskip("h5py")
+    values = np.arange(80.0 * 800).reshape(80, 800) % 17
+    with h5py.File(tmp_path / "x.h5", "w") as made:
+        made.create_dataset("x", data=values, chunks=(20, 20))
+    with h5py.File(tmp_path / "x.h5", "r") as opened:
+        yield opened["x"]

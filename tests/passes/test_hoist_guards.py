@@ -1,0 +1,222 @@
+"""What hoisting must not break."""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from functools import partial
+from typing import Any, NamedTuple
+
+import cloudpickle
+import dask
+import numpy as np
+import pytest
+from dask._task_spec import DataNode, Task, TaskRef
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.held import Held, Own
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.hoist import Hoist
+from helpers import assert_same, keys_of, switched_on, tasks_of
+from passes.hoist_cases import (
+    BLOCKS,
+    Model,
+    X,
+    apply,
+    apply_in,
+    declined,
+    hoisted,
+    mapped,
+    run,
+    ways,
+)
+
+# -- guards --------------------------------------------------------------------------------------
+
+
+def test_users_objects_are_not_pickled_before_they_are_sent() -> None:
+    calls = []
+
+    class Counting(Model):
+        def __getstate__(self) -> Any:
+            calls.append(1)
+            return self.__dict__
+
+    plain = mapped(apply, Model())
+    counting = mapped(apply, Counting())
+    calls.clear()
+    with switched_on():
+        plain.compute(scheduler="threads")
+        counting.compute(scheduler="threads")
+    assert len(calls) <= 1  # once, to weigh it
+
+
+def test_a_large_array_is_not_copied_to_weigh_it() -> None:
+    import tracemalloc
+
+    table = np.zeros(10_000_000)
+    nodes = {i: Task(i, partial(max, table), {"a": table}) for i in range(9)}
+    tracemalloc.start()
+    run(nodes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_views_are_weighed_by_what_they_show() -> None:
+    base = np.zeros(10_000_000)
+    assert declined({i: Task(i, max, base[:10]) for i in range(9)}) == []
+    view = base[:20_000]
+    graph, _ = run({i: Task(i, max, view) for i in range(9)})
+    (key,) = hoisted(graph.nodes)
+    assert len(pickle.dumps(graph.nodes[key].value)) < 200_000
+
+
+def test_root_tasks_stay_root_tasks() -> None:
+    model = Model()
+    graph, _ = run(
+        {"x": DataNode("x", X), 0: Task(0, apply, 1, model), 1: Task(1, apply, TaskRef("x"), model)}
+    )
+    assert graph.nodes[0].data_producer
+    assert not graph.nodes[1].data_producer
+
+
+def test_outputs_annotations_and_other_nodes_stay() -> None:
+    model = Model()
+    nodes = {i: Task(i, apply, i, model) for i in range(9)}
+    graph = Graph(nodes, (0, 1), annotations={1: {"priority": 3}})
+    result = Hoist().run(graph, Context())
+    assert result.outputs == (0, 1)
+    assert result.annotations == {1: {"priority": 3}}
+    assert graph.nodes is nodes
+    assert all(type(node.args[-1]) is Model for node in nodes.values())
+
+
+def test_names_are_made_from_keys() -> None:
+    one, two = (tasks_of(mapped(apply, Model())) for _ in range(2))
+    other = tasks_of(mapped(partial(apply, model=Model())))
+    assert hoisted(one) == hoisted(two) or keys_of(mapped(apply, Model())) != keys_of(mapped(apply, Model()))
+    x = mapped(apply, Model())
+    assert hoisted(tasks_of(x)) == hoisted(tasks_of(x)) != hoisted(other)
+
+
+def test_objects_with_state_are_shared_in_this_process() -> None:
+    class Counter(Model):
+        calls = 0
+
+        def predict(self, block: Any) -> Any:
+            self.calls += 1
+            return block * 0 + self.calls
+
+    counter = Counter()
+    with switched_on():
+        result = mapped(apply, counter).compute(scheduler="sync")
+    assert counter.calls == BLOCKS
+    assert sorted(result) == list(range(1, BLOCKS + 1))
+
+
+def test_what_one_task_holds_twice_is_one_object_on_a_worker() -> None:
+    model = Model()
+    nodes = {i: Task(i, operator.is_, model, model) for i in range(9)}
+    nodes |= {10 + i: Task(10 + i, partial(operator.is_, model.table), model.table) for i in range(9)}
+    graph, _ = run(nodes)
+    constants = {key: graph.nodes[key].value for key in hoisted(graph.nodes)}
+    nodes, constants = pickle.loads(cloudpickle.dumps((graph.nodes, constants)))
+    for i in (0, 3, 10, 13):
+        assert nodes[i]({key: constants[key] for key in nodes[i].dependencies})
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        np.ma.masked_array(np.arange(20_000), np.arange(20_000) % 3 == 0),
+        np.array([object()] * 20_000),
+        np.zeros(20_000, dtype=[("a", "i4"), ("b", "f8")]),
+        "text" * 10_000,
+        b"bytes" * 10_000,
+        list(range(20_000)),
+        {i: str(i) for i in range(5_000)},
+        {"nested": {"deeper": [np.arange(20_000)]}},
+        tuple(range(20_000)),
+        set(range(20_000)),
+    ],
+    ids=lambda constant: type(constant).__name__,
+)
+def test_kinds_of_constants(constant: Any) -> None:
+    graph, _ = run({i: Task(i, operator.is_not, constant, None) for i in range(20)})
+    (key,) = hoisted(graph.nodes)
+    value = graph.nodes[key].value
+    assert graph.nodes[0]({key: value})
+    copy = pickle.loads(cloudpickle.dumps(graph.nodes[key])).value
+    assert pickle.loads(cloudpickle.dumps(graph.nodes[0]))({key: copy})
+    inside = copy()
+    assert inside is not value()
+
+
+def test_chunks_of_other_types() -> None:
+    sparse = pytest.importorskip("sparse")
+    matrix = sparse.random((300, 300), density=0.5)
+    graph, _ = run({i: Task(i, operator.is_not, matrix, None) for i in range(20)})
+    assert hoisted(graph.nodes)
+
+
+class Settings(NamedTuple):
+    model: Any
+    factor: int
+
+
+def test_named_tuples() -> None:
+    settings = Settings(Model(), 3)
+    graph, _ = run({i: Task(i, operator.is_not, settings, None) for i in range(20)})
+    (key,) = hoisted(graph.nodes)
+    graph, _ = run(
+        {i: Task(i, partial(apply_in, holding={"models": [(settings.model,)]}), X[:1]) for i in range(9)}
+    )
+    (key,) = hoisted(graph.nodes)
+    assert_same(graph.nodes[4]({key: graph.nodes[key].value}), X[:1] + 2)
+
+
+def test_data_nodes_in_arguments() -> None:
+    table = DataNode("table", np.arange(20_000))
+    graph, _ = run({i: Task(i, operator.getitem, table, i) for i in range(20)})
+    (key,) = hoisted(graph.nodes)
+    assert graph.nodes[4]({key: graph.nodes[key].value}) == 4
+
+
+def test_bisecting() -> None:
+    x = ways()["argument"]()
+    with dask.config.set({"rewrite.bisect-limit": 0}):
+        assert not hoisted(tasks_of(x))
+
+
+# -- the holder ----------------------------------------------------------------------------------
+
+
+def test_held() -> None:
+    value = [1, 2]
+    held = Held(value)
+    assert held() is value
+    copy = pickle.loads(pickle.dumps(held))
+    assert type(copy) is partial
+    assert copy.func is pickle.loads
+    assert copy() == value
+    assert copy() is not copy()
+    assert dask.base.tokenize(held) == dask.base.tokenize(Held([1, 2]))
+    own = Own([3])
+    assert held(buffers=own) == [3]
+    assert pickle.loads(pickle.dumps(own)) == ()
+
+
+def test_held_with_holes_of_all_kinds() -> None:
+    from itertools import repeat
+
+    array, model, function = np.arange(9.0), Model(), partial(max, 1)
+    value = {"a": array, "b": [array, model], "c": function, "d": np.arange(5)}
+    held = Held(value, [(array,), (model, function)])
+    sent = pickle.dumps(held)
+    assert len(sent) < 1000
+    copy = pickle.loads(sent)(buffers=repeat([("array",), ("model", "function")]))
+    assert copy["a"] == "array"
+    assert copy["b"] == ["array", "model"]
+    assert copy["c"] == "function"
+    assert_same(copy["d"], np.arange(5))
