@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from types import MethodType, NoneType
+from types import FunctionType, MethodType, NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,6 +212,21 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     found = Function(func, is_known, number, is_frame or func is last or func is _identity_cast)
     functions[id(func)] = found
     return found
+
+
+def gives_nothing(task: Task, functions: dict[int, Function]) -> bool:
+    """Whether a task calls, or is given first, what nothing is known of, so that no fact comes of it."""
+    here: Any = task
+    while type(here) is Task:
+        func = here.func
+        function = functions.get(id(func)) or function_of(func, functions)
+        if function.is_special:
+            return here is task and not function.is_known
+        if not function.is_known:
+            return True
+        here = here.args[0] if here.args else None
+    # dask hands some functions to one of its own, which calls them
+    return type(here) is FunctionType and known(here) is None
 
 
 def _is_lost(body: Any) -> bool:

@@ -37,6 +37,7 @@ from dask_rewrite.analysis.fact_cache import (
     Keywords,
     fact_of_array,
     function_of,
+    gives_nothing,
     intern,
     keywords_of,
     name_here,
@@ -161,10 +162,8 @@ class Facts:
                 continue
             node: Any = lookup(here)
             is_task = type(node) is Task
-            if is_task:
-                func = node.func
-                if not (functions.get(id(func)) or function_of(func, functions)).is_known:
-                    node = None  # not worth looking below
+            if is_task and gives_nothing(node, functions):
+                node = None  # not worth looking below
             if node is None:
                 values[here] = self._guess(here)
                 continue

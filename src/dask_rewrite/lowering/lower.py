@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, islice
-from operator import length_hint
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +24,7 @@ from dask.typing import Key
 from dask_rewrite.graph.annotations import Annotations, evaluate
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.lowering.aggregates import Row, aggregates, runs
 from dask_rewrite.lowering.blockwise import Coords
 from dask_rewrite.lowering.columns import Columns
 from dask_rewrite.lowering.convert import TooDeep
@@ -171,32 +171,46 @@ class Lowering:
 
     def _drain(self) -> None:
         """Convert what was asked for, in the order of asking: consumers before their producers."""
-        refs, nodes = self.references, self.nodes
-        queue, annotations = refs.queue, refs.flat_annotations
-        convert = self.columns.converter.node
-        before, elsewhere = len(nodes), 0
-        waiting = iter(queue)  # which grows while it is worked off
-        while length_hint(waiting):
-            for key, new, value in islice(waiting, _BATCH):
-                if type(value) is not Task and type(value) is not TaskRef and isinstance(value, TaskRef):
-                    self.held[new] = value  # a future
-                    elsewhere += 1
-                    continue
-                try:
-                    node = convert(value, new)
-                except TooDeep:
-                    node = unnest(value, new, refs)
-                    self.remarks.applied("unnest", key, "nested deeper than the limit")
-                if type(node) is Alias and node.target == new:
-                    elsewhere += 1
+        refs, nodes, queue = self.references, self.nodes, self.references.queue
+        before, elsewhere, done = len(nodes), 0, 0
+        while done < len(queue):  # which grows while it is worked off
+            batch = queue[done : done + _BATCH]
+            done += len(batch)
+            for func, rows in runs(batch):
+                made = (
+                    aggregates(func, rows, refs) if func is not None and not refs.flat_annotations else None
+                )
+                if made is None:
+                    elsewhere += self._convert(rows)
                 else:
-                    nodes[new] = node
-                if annotations and key in annotations:
-                    self._annotate(new, key, annotations[key])
+                    nodes.update(zip([new for _, new, _ in rows], made))
             self._check_budget()
         if len(nodes) != before + len(queue) - elsewhere:
             self.twice = True
         queue.clear()
+
+    def _convert(self, rows: Sequence[Row]) -> int:
+        """Convert values one by one; how many of them are no nodes of this graph."""
+        refs, nodes, annotations = self.references, self.nodes, self.references.flat_annotations
+        convert = self.columns.converter.node
+        elsewhere = 0
+        for key, new, value in rows:
+            if type(value) is not Task and type(value) is not TaskRef and isinstance(value, TaskRef):
+                self.held[new] = value  # a future
+                elsewhere += 1
+                continue
+            try:
+                node = convert(value, new)
+            except TooDeep:
+                node = unnest(value, new, refs)
+                self.remarks.applied("unnest", key, "nested deeper than the limit")
+            if type(node) is Alias and node.target == new:
+                elsewhere += 1
+            else:
+                nodes[new] = node
+            if annotations and key in annotations:
+                self._annotate(new, key, annotations[key])
+        return elsewhere
 
     def _annotate(self, new: Key, original: Key, annotations: Annotations) -> None:
         if isinstance(self.nodes.get(new), DataNode):  # callables expect the keys of blocks

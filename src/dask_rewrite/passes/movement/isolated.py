@@ -1,4 +1,4 @@
-"""Moves that neither use a move nor are used by one: most can be told to stay as they are."""
+"""Moves that can be told to stay as they are without being read: single ones, and halos of unknown blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.passes.movement.mosaic import selection
-from dask_rewrite.passes.movement.moves import GETITEMS, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, items_of, literal
 from dask_rewrite.passes.site import Site
 
 
@@ -37,7 +37,51 @@ def staying(moves: set[Key], site: Site) -> frozenset[Key]:
         else:
             if _takes_all(task, fact if len(deps) == 1 else None):
                 found.append(key)
+    if not annotated:
+        found.extend(_halos(moves, site))
     return frozenset(found)
+
+
+def _halos(moves: set[Key], site: Site) -> list[Key]:
+    """Joins of unknown blocks, and slices of unknown blocks, each of a block of its own; and these slices.
+
+    Nothing can be composed there: a slice of what is no slice stays one, and a join cuts out of its blocks
+    only what it takes of one block more than once. A join that takes an unknown block is one itself.
+    """
+    nodes, of = site.graph.nodes, site.facts.of
+    joins = {key for key in moves if id(nodes[key].func) in JOINS}  # type: ignore[attr-defined]
+    if not joins:
+        return []
+    outer: dict[Key, Key | None] = {}  # the block that each dependency of a join is, or is a slice of
+    found = []
+    for key in joins:
+        sources = set()
+        for dep in nodes[key]._dependencies:
+            if dep in outer:
+                source = outer[dep]
+            else:
+                source = outer[dep] = _source(dep, nodes.get(dep), moves)
+            if source is None or of(source) is not None or source in sources:
+                break
+            sources.add(source)
+        else:
+            found.append(key)
+    others = moves.difference(found)
+    used = frozenset().union(*[nodes[key]._dependencies for key in others])
+    slices = frozenset().union(*[nodes[key]._dependencies for key in found]).intersection(moves)
+    found.extend(slices.difference(used))
+    return found
+
+
+def _source(key: Key, node: Any, moves: set[Key]) -> Key | None:
+    """The block that a slice is taken of, or that a block is, if it is no move; None for other moves."""
+    if key not in moves:
+        return key
+    args = node.args
+    if id(node.func) not in GETITEMS or len(args) != 2 or type(args[0]) is not TaskRef or node.kwargs:
+        return None
+    source: Key = args[0].key
+    return None if source in moves or len(node._dependencies) > 1 else source
 
 
 def _takes_all(task: Any, fact: Fact | None) -> bool:

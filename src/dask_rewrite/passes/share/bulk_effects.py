@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
-from dask._task_spec import GraphNode, Task
+from dask._task_spec import GraphNode, Task, _identity_cast
 from dask.typing import Key
-from toolz import pipe
+from toolz import last, pipe
 
 from dask_rewrite.analysis.effects import Effect, Effects
 from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.graph.graph import Consumers, Nodes
 from dask_rewrite.passes.share.tokens import FEW, Identity
+
+#: They say nothing of what is done in them.
+_FRAMES = (last, dict, _identity_cast)
 
 
 class Behaviour:
@@ -76,10 +79,20 @@ class Behaviour:
         found = known(func)
         return found is not None and found.pure
 
+    def takes_unknown(self, task: Task) -> bool:
+        """Whether a call that we do not know stands in the first argument: one look for each function."""
+        args = task.args
+        while args and type(inner := args[0]) is Task and inner.func not in _FRAMES:
+            if self._is_strange(inner.func):
+                return True
+            args = inner.args
+        # dask hands some functions to one of its own, which calls them
+        return bool(args) and type(args[0]) is FunctionType and self._is_strange(args[0])
+
     def _look(self, keys: Sequence[Key]) -> list[tuple[Effect, bool]]:
         nodes = [self._nodes[key] for key in keys]
         ask = self._effects.both
-        alike = [node for node in nodes if not self._is_strange(node)] if len(nodes) >= FEW else []
+        alike = [node for node in nodes if not self._is_odd(node)] if len(nodes) >= FEW else []
         if not alike:
             return list(map(ask, nodes))
         forms = self._by_form
@@ -90,11 +103,11 @@ class Behaviour:
             found[id(node)] = forms[form]
         return [found.get(id(node)) or ask(node) for node in nodes]
 
-    def _is_strange(self, node: GraphNode) -> bool:
-        """Its function is not known, so that the arguments, which may be large, are not looked at."""
-        if type(node) is not Task:
-            return False
-        func = node.func
+    def _is_odd(self, node: GraphNode) -> bool:
+        return type(node) is Task and self._is_strange(node.func)
+
+    def _is_strange(self, func: Any) -> bool:
+        """It is not known, so that the arguments, which may be large, are not looked at."""
         found = self._strange.get(id(func))
         if found is None:
             template = type(func) is MethodType or func is pipe

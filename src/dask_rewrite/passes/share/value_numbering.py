@@ -119,6 +119,8 @@ class Numbering:
         for task in tasks:
             if type(task.key) is str and _is_delayed(task.key):
                 continue
+            if self.behaviour.takes_unknown(task):
+                continue
             func = task.func
             owner = func.__self__ if type(func) is MethodType else func
             groups.setdefault((id(owner), len(task.args)), []).append(task.key)
