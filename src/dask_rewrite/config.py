@@ -48,8 +48,8 @@ class Options:
     on_error: str = "warn"
     reassociate: bool = True
     annotations: str = "keep"
-    lower_limit: int = 1_000_000
-    lower_seconds: float = 10.0
+    lower_limit: int = 3_000_000
+    lower_seconds: float = 60.0
     bisect_limit: int = -1
     print_after: frozenset[str] = frozenset()
     remarks: frozenset[str] = frozenset()
