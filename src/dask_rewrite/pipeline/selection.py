@@ -9,6 +9,7 @@ from typing import Any
 from dask_rewrite._version import __version__
 from dask_rewrite.config import Options
 from dask_rewrite.lowering.fusion import FuseBlockwise
+from dask_rewrite.passes.align_reads import AlignReads
 from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.cull_tasks import Sweep
@@ -39,6 +40,7 @@ LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
 TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "demand": Demand,  # first: it makes blocks smaller, and slices of reads that the next pass composes
     "fuse-slices": _fuse_slices,  # before anything hides the getters
+    "align-reads": AlignReads,  # on reads that are as small as can be, before rechunks of them are looked at
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs

@@ -21,10 +21,10 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import Plan
-from dask_rewrite.passes.demand.steps import Opaque
 from dask_rewrite.passes.demand.write import written
 from dask_rewrite.passes.movement.pieces import selection
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import Opaque
 
 _SELECTING = frozenset(map(id, SELECTING))
 _PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))

@@ -13,7 +13,7 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of, whole
-from dask_rewrite.passes.demand.steps import Step, Values
+from dask_rewrite.passes.steps import Step, Values
 
 
 class Part(NamedTuple):

@@ -14,7 +14,7 @@ from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
-from dask_rewrite.passes.demand.steps import Step, Values, references, steps_of
+from dask_rewrite.passes.steps import Step, Values, references, steps_of
 
 RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,12 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task
-from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.demand.boxes import Box, inside, shape_of, size, whole
-from dask_rewrite.passes.demand.calls import Narrowed, Part, Unreadable, call_of
+from dask_rewrite.passes.demand.calls import Narrowed, Part, call_of
 from dask_rewrite.passes.demand.plans import Plan
-from dask_rewrite.passes.demand.steps import Step, step_of
-
-#: Tasks are nested no deeper than this; what is deeper becomes a program.
-_DEPTH = 16
+from dask_rewrite.passes.steps import Step, assembled
 
 
 def written(
@@ -40,17 +37,7 @@ def written(
     """
     writer = _Writer(plan, places, copied)
     steps = [(step, writer.call(step)) for step in plan.steps if step in plan.boxes]
-    producer = plan.node.data_producer
-    nested = _nested(steps)
-    if nested is not None:
-        return make_task(key, nested.func, nested.args, nested.kwargs, nested._dependencies, producer)
-    inputs: dict[Any, str] = {}
-    for _, task in steps:
-        for name in sorted([dep for dep in task._dependencies if type(dep) is not Step], key=repr):
-            inputs.setdefault(name, f"x{len(inputs)}")
-    functions = straight_line(steps, inputs)
-    held = {name: TaskRef(dep) for dep, name in inputs.items()}
-    return call_with_dict(key, functions, held, frozenset(inputs), producer)
+    return assembled(key, steps, plan.node.data_producer)
 
 
 class _Writer:
@@ -124,40 +111,3 @@ class _Writer:
             return operation(operator.getitem, (ref, index))
         each = {name: operation(operator.getitem, (ref, name)) for name in value}
         return operation(dict, (), {k: operation(operator.getitem, (v, index)) for k, v in each.items()})
-
-
-def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
-    """The steps as nested tasks; None if one is used twice, or they are deep."""
-    made: dict[Any, Task] = {}
-    depth: dict[Any, int] = {}
-    used: set[Any] = set()
-
-    def filled(arg: Any) -> Any:
-        if type(arg) is TaskRef:
-            step = step_of(arg)
-            if step is None:
-                return arg
-            if step in used:
-                raise Unreadable
-            used.add(step)
-            return made[step]
-        if type(arg) is List:
-            return List(*[filled(each) for each in arg.args])
-        if type(arg) is Task and arg._dependencies:
-            return operation(arg.func, [filled(a) for a in arg.args], _each(arg.kwargs, filled))
-        return arg
-
-    try:
-        for step, task in steps:
-            below = [depth[dep] for dep in task._dependencies if type(dep) is Step]
-            depth[step] = 1 + max(below, default=0)
-            if depth[step] > _DEPTH:
-                return None
-            made[step] = filled(task) if below else task
-    except Unreadable:
-        return None
-    return made[steps[-1][0]]
-
-
-def _each(kwargs: dict[str, Any], filled: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: filled(arg) for name, arg in kwargs.items()} if kwargs else kwargs

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
+from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
-from dask_rewrite.graph.nodes import NO_KWARGS
-from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task
+from dask_rewrite.graph.program import operation, straight_line
 from dask_rewrite.graph.templates import template_of
 
 _compose = functoolz.Compose
+
+#: Tasks are nested no deeper than this; what is deeper becomes a program.
+_DEPTH = 16
 
 
 class Step:
@@ -157,4 +161,55 @@ def references(arg: Any) -> Iterator[TaskRef]:
             stack.extend(here.args)
 
 
-__all__ = ["UNKNOWN", "Opaque", "Step", "Values", "references", "step_of", "steps_of"]
+def assembled(key: Key, steps: Sequence[tuple[Step, Task]], producer: bool) -> Task:
+    """The steps, each with the call that is made of it, as one task: nested, or a program."""
+    nested = _nested(steps)
+    if nested is not None:
+        return make_task(key, nested.func, nested.args, nested.kwargs, nested._dependencies, producer)
+    inputs: dict[Any, str] = {}
+    for _, task in steps:
+        for name in sorted([dep for dep in task._dependencies if type(dep) is not Step], key=repr):
+            inputs.setdefault(name, f"x{len(inputs)}")
+    functions = straight_line(steps, inputs)
+    held = {name: TaskRef(dep) for dep, name in inputs.items()}
+    return call_with_dict(key, functions, held, frozenset(inputs), producer)
+
+
+def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
+    """The steps as nested tasks; None if one is used twice, or they are deep."""
+    made: dict[Any, Task] = {}
+    depth: dict[Any, int] = {}
+    used: set[Any] = set()
+
+    def filled(arg: Any) -> Any:
+        if type(arg) is TaskRef:
+            step = step_of(arg)
+            if step is None:
+                return arg
+            if step in used:
+                raise Opaque
+            used.add(step)
+            return made[step]
+        if type(arg) is List:
+            return List(*[filled(each) for each in arg.args])
+        if type(arg) is Task and arg._dependencies:
+            return operation(arg.func, [filled(a) for a in arg.args], _each(arg.kwargs, filled))
+        return arg
+
+    try:
+        for step, task in steps:
+            below = [depth[dep] for dep in task._dependencies if type(dep) is Step]
+            depth[step] = 1 + max(below, default=0)
+            if depth[step] > _DEPTH:
+                return None
+            made[step] = filled(task) if below else task
+    except Opaque:
+        return None
+    return made[steps[-1][0]]
+
+
+def _each(kwargs: dict[str, Any], filled: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: filled(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+
+
+__all__ = ["UNKNOWN", "Opaque", "Step", "Values", "assembled", "references", "step_of", "steps_of"]

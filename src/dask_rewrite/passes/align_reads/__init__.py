@@ -1,0 +1,121 @@
+"""Files are read along their own chunks, and each chunk is decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dask._task_spec import DataNode
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.align_reads.edit import Edit
+from dask_rewrite.passes.align_reads.reads import File, follow
+from dask_rewrite.passes.align_reads.storage import Box, distinct, stored_chunks, touched
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import Opaque
+from dask_rewrite.remarks import Remarks
+
+#: Files with more reads of chunks than this are left as they are: to look at each would take long.
+_MANY = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class AlignReads:
+    """``concatenate([getter(z, a), getter(z, b)])`` → ``getter(z, a and b)``, or the other way round.
+
+    Zarr and HDF5 decode whole chunks (shards), whatever part of them is read. Tasks that only put reads
+    together (a rechunk) become reads themselves where that decodes no chunk more often; and where blocks
+    cut through stored chunks, each chunk, or run of chunks that lies in one block, is read by a task of its
+    own and the blocks are put together from these. Legal for files whose slices are known to be NumPy
+    arrays. There are never fewer reads than threads, unless there were fewer before.
+
+    Parameters
+    ----------
+    worth : int
+        Percent of chunks that have to be decoded too often for blocks to be put together from aligned
+        reads, which copies them.
+    max_units : int
+        Aligned reads for each read before, at most.
+    """
+
+    name: ClassVar[str] = "align-reads"
+    worth: int = 10
+    max_units: int = 4
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        files = [
+            File(key, node.value, chunks)
+            for key, node in graph.nodes.items()
+            if type(node) is DataNode and (chunks := stored_chunks(node.value)) is not None
+        ]
+        for file in files:
+            graph = self._aligned(file, graph, context)
+        return graph
+
+    def _aligned(self, file: File, graph: Graph, context: Context) -> Graph:
+        remarks = context.remarks
+        site = Site(graph, context)
+        readers = site.consumers(file.key)
+        if site.wanted(file.key) or not all(file.learn(key, graph.nodes[key]) for key in readers):
+            remarks.missed(self.name, file.key, "not all of its users read it by plain slices with one lock")
+            return graph
+        before = _touched([*file.reads.values(), *file.inside.values()], file)
+        if before > _MANY or not self._same_annotations(graph, readers):
+            return graph
+        asked = follow(file, site)
+        direct = _touched([*asked.values(), *file.inside.values()], file)
+        edit = Edit(file, site, self.name)
+        least = distinct([*file.reads.values(), *file.inside.values()], file.chunks)
+        if direct > before or asked.keys() == file.reads.keys():
+            asked, direct = dict(file.reads), before
+        elif len(asked) < min(len(file.reads), context.machine.threads):
+            remarks.missed(self.name, file.key, "there would be fewer reads than threads")
+            asked, direct = dict(file.reads), before
+        if 100 * direct > (100 + self.worth) * least:
+            return self._by_units(edit, asked, remarks, before, least)
+        if asked.keys() == file.reads.keys() or not remarks.allow(self.name, file.key):
+            return graph
+        for key, box in asked.items():
+            if key not in file.reads:
+                edit.nodes[key] = edit.read(key, box)
+        remarks.applied(self.name, file.key, f"{len(file.reads)} reads become {len(asked)}")
+        return edit.graph()
+
+    def _same_annotations(self, graph: Graph, readers: list[Key]) -> bool:
+        found = graph.annotations
+        return not found or all(found.get(key) == found.get(readers[0]) for key in readers)
+
+    def _by_units(
+        self, edit: Edit, asked: dict[Key, Box], remarks: Remarks, before: int, least: int
+    ) -> Graph:
+        file, graph = edit.file, edit.site.graph
+        edit.cut([*asked.values(), *file.inside.values()])
+        blocks = {**asked, **file.inside}
+        if sum(map(edit.count, blocks.values())) > 8 * self.max_units * len(blocks):
+            remarks.missed(self.name, file.key, "the blocks cut the stored chunks into far more reads")
+            return graph
+        if not remarks.allow(self.name, file.key):
+            return graph
+        for key, box in asked.items():
+            edit.nodes[key] = edit.block(key, box)
+        for key, box in file.inside.items():
+            try:
+                edit.nodes[key] = edit.around(key, box)
+            except Opaque:
+                remarks.missed(self.name, key, "a task that cannot be read")
+                return graph
+        if len(edit.units) > self.max_units * len(blocks):
+            remarks.missed(self.name, file.key, "the blocks cut the stored chunks into far more reads")
+            return graph
+        remarks.applied(self.name, file.key, f"{before} decoded chunks become {least}")
+        return edit.graph()
+
+
+def _touched(boxes: Iterable[Box], file: File) -> int:
+    return sum([touched(box, file.chunks) for box in boxes])
+
+
+__all__ = ["AlignReads"]

@@ -1,0 +1,124 @@
+"""New tasks for the reads of one file."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array.core import concatenate3
+from dask.typing import Key
+from dask.utils import key_split
+
+from dask_rewrite.graph.graph import Graph, Nodes, without_users
+from dask_rewrite.graph.names import fingerprint
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.storage import Box, cuts
+from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import assembled, steps_of
+
+
+class Edit:
+    """New tasks for the reads of one file."""
+
+    def __init__(self, file: File, site: Site, name: str) -> None:
+        self.file = file
+        self.site = site
+        self.nodes: Nodes = {}
+        self.units: dict[Box, Key] = {}
+        self._cuts: list[list[int]] = []
+        layer = key_split(next(iter({**file.reads, **file.inside})))
+        self._name = f"{layer}-aligned-{fingerprint([name, site.graph.token, file.key])}"
+
+    def read(self, key: Key, box: Box) -> Task:
+        """A read of a box."""
+        example = self.file.example
+        assert example is not None
+        index = tuple([slice(a, b, None) for a, b in box])
+        options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
+        args = (TaskRef(self.file.key), index, *options)
+        deps = frozenset((self.file.key,))
+        return make_task(key, example.func, args, example.kwargs or NO_KWARGS, deps, True)
+
+    def cut(self, boxes: Iterable[Box]) -> None:
+        """Settle where units begin and end."""
+        self._cuts = cuts(list(boxes), self.file.chunks, self.file.source.shape)
+
+    def _ranges(self, box: Box) -> list[list[tuple[int, int]]]:
+        """The units that a box touches, by their ranges on each axis."""
+        return [
+            [(a, b) for a, b in pairwise(column) if a < high and b > low]
+            for column, (low, high) in zip(self._cuts, box)
+        ]
+
+    def count(self, box: Box) -> int:
+        """From how many units a box is put together."""
+        return prod(map(len, self._ranges(box)))
+
+    def _unit(self, unit: Box) -> Key:
+        key = self.units.get(unit)
+        if key is None:
+            key = self.units[unit] = (self._name, *[a for a, _ in unit])
+            self.nodes[key] = self.read(key, unit)
+        return key
+
+    def _expression(self, box: Box) -> Any:
+        ranges = self._ranges(box)
+        parts: list[Any] = [self._part(unit, box) for unit in product(*ranges)]
+        if len(parts) == 1:
+            return parts[0]
+        for column in reversed(ranges):
+            parts = [List(*parts[i : i + len(column)]) for i in range(0, len(parts), len(column))]
+        return operation(concatenate3, (parts[0],))
+
+    def _part(self, unit: Box, box: Box) -> Any:
+        ref = TaskRef(self._unit(unit))
+        inside = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(unit, box)]
+        if tuple(inside) == unit:
+            return ref
+        index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
+        return operation(operator.getitem, (ref, index))
+
+    def block(self, key: Key, box: Box) -> Task:
+        """A block that was read, or made of reads, from units."""
+        made = self._expression(box)
+        if type(made) is TaskRef:  # it is a unit of its own
+            return self.read(key, box)
+        if made.func is operator.getitem and not self.site.read_only(key):
+            made = operation(np.array, (made,), {"order": "C"})
+        return make_task(key, made.func, made.args, made.kwargs, made._dependencies)
+
+    def around(self, key: Key, box: Box) -> Task:
+        """A task that reads among other things, with the read made from units."""
+        node: Any = self.site.graph.nodes[key]
+        made = self._expression(box)
+        if type(made) is not Task:
+            made = operation(operator.getitem, (made, (Ellipsis,)))
+        steps = []
+        for step in steps_of(node, self.site.facts):
+            task = step.task
+            first = task.args[0] if task.args else None
+            if type(first) is TaskRef and first.key == self.file.key:
+                task = made
+            steps.append((step, task))
+        return assembled(key, steps, False)
+
+    def graph(self) -> Graph:
+        """The graph with what was made."""
+        graph = self.site.graph
+        nodes = {**graph.nodes, **self.nodes}
+        without_users(nodes, graph.outputs)
+        annotations = graph.annotations
+        if annotations:
+            first = next(iter({**self.file.reads, **self.file.inside}))
+            if first in annotations:
+                units = dict.fromkeys(self.units.values(), annotations[first])
+                graph = replace(graph, annotations={**annotations, **units})
+        return graph.with_nodes(nodes)

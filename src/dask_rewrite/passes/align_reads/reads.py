@@ -1,0 +1,167 @@
+"""The reads of one file in a graph, and the tasks that only put them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any
+
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.array.core import getter, getter_inline, getter_nofancy
+from dask.typing import Key
+
+from dask_rewrite.graph.templates import template_of
+from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.movement.mosaic import Mosaic, composed
+from dask_rewrite.passes.movement.moves import MOVES
+from dask_rewrite.passes.movement.pieces import Piece
+from dask_rewrite.passes.movement.read import Reader
+from dask_rewrite.passes.site import Site
+
+_GETTERS = frozenset(map(id, (getter, getter_inline, getter_nofancy)))
+
+
+@dataclass(slots=True)
+class File:
+    """A file of a graph and who reads from it.
+
+    Parameters
+    ----------
+    key : Key
+        Under which it stands in the graph.
+    source : object
+        The file.
+    chunks : tuple of int
+        The shape of what it decodes at once.
+    """
+
+    key: Key
+    source: Any
+    chunks: tuple[int, ...]
+    boxes: dict[Key, Box] = field(default_factory=dict)  # of tasks that are just a read, or made of such
+    reads: dict[Key, Box] = field(default_factory=dict)  # of tasks that are just a read
+    inside: dict[Key, Box] = field(default_factory=dict)  # of tasks that read among other things
+    example: Task | None = None  # one of the getters: they differ in their index only
+
+    def learn(self, key: Key, node: GraphNode) -> bool:
+        """Take in a task that uses the file; False if it is used in another way than the others."""
+        calls = list(_calls(node, self.key))
+        if len(calls) != 1:
+            return False
+        (call, index) = calls[0]
+        box = _box(index, self.source.shape)
+        if box is None or not self._is_alike(call):
+            return False
+        if call is node:
+            self.reads[key] = self.boxes[key] = box
+        else:
+            self.inside[key] = box
+        return True
+
+    def _is_alike(self, call: Task) -> bool:
+        if self.example is None:
+            self.example = call
+            return True
+        mine, other = self.example, call
+        if mine.func is not other.func or len(mine.args) != len(other.args) or mine.kwargs != other.kwargs:
+            return False
+        return all(a is b for a, b in zip(mine.args[2:], other.args[2:]))
+
+
+def _calls(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
+    """The calls of getters on a file within a task, and their indices."""
+    stack: list[tuple[Any, Mapping[Any, Any] | None]] = [(node, None)]
+    while stack:
+        here, scope = stack.pop()
+        if not isinstance(here, Task):
+            if _is(here, file, scope):
+                yield here, None
+            continue
+        if id(here.func) in _GETTERS and len(here.args) >= 2 and _is(here.args[0], file, scope):
+            yield here, _literal(here.args[1], scope)
+            continue
+        if type(here.func) is MethodType:
+            called = template_of(here)
+            if called is not None:
+                stack.append((called[0], called[1]))
+                continue
+        stack += [(arg, scope) for arg in (*here.args, *here.kwargs.values())]
+
+
+def _is(arg: Any, file: Key, scope: Mapping[Any, Any] | None) -> bool:
+    if type(arg) is TaskRef and scope is not None:
+        arg = scope.get(arg.key)
+    return type(arg) is TaskRef and arg.key == file
+
+
+def _literal(arg: Any, scope: Mapping[Any, Any] | None) -> Any:
+    if type(arg) is TaskRef and scope is not None:
+        arg = scope.get(arg.key)
+    return arg.value if type(arg) is DataNode else arg
+
+
+def _box(index: Any, shape: tuple[int, ...]) -> Box | None:
+    """The box that an index of slices takes; None for any other index."""
+    if type(index) is not tuple or len(index) != len(shape):
+        return None
+    box = []
+    for item, length in zip(index, shape):
+        if type(item) is not slice or item.step not in (None, 1):
+            return None
+        low, high, _ = item.indices(length)
+        if low >= high:
+            return None
+        box.append((low, high))
+    return tuple(box)
+
+
+def follow(file: File, site: Site) -> dict[Key, Box]:
+    """The boxes that are asked of a file in the end: tasks that put reads together are followed.
+
+    Returns
+    -------
+    dict of Key to Box
+        By the tasks whose results other work uses.
+    """
+    nodes = site.graph.nodes
+    reader = Reader(site.facts)
+    boxes = file.boxes
+    work = list(boxes)
+    for key in work:  # grows while it is worked off
+        for user in site.consumers(key):
+            node = nodes[user]
+            if user in boxes or type(node) is not Task or id(node.func) not in MOVES:
+                continue
+            if boxes.keys() >= node._dependencies and (box := _joined(node, file, reader)) is not None:
+                boxes[user] = box
+                work.append(user)
+    return {
+        key: box
+        for key, box in boxes.items()
+        if site.wanted(key) or not boxes.keys() >= set(site.consumers(key))
+    }
+
+
+def _joined(task: Task, file: File, reader: Reader) -> Box | None:
+    """The box of the file that a task makes of blocks that are boxes of it."""
+    found = reader.read(task)
+    if found is None or found[1] != file.source.dtype:
+        return None
+    mosaic = composed(found[0], lambda key: _form(file, file.boxes[key]))
+    if len(mosaic.pieces) != 1:
+        return None
+    (piece,) = mosaic.pieces
+    ndim = len(file.source.shape)
+    if piece.source != file.key or len(piece.shape) != ndim:
+        return None
+    if any(step != 1 or along != axis for axis, (_, step, along) in enumerate(piece.axes)):
+        return None
+    return tuple([(start, start + n) for (start, _, _), n in zip(piece.axes, piece.shape)])
+
+
+def _form(file: File, box: Box) -> Mosaic:
+    """A box of a file as a mosaic."""
+    shape = tuple([b - a for a, b in box])
+    axes = tuple([(a, 1, i) for i, (a, _) in enumerate(box)])
+    return Mosaic(shape, (Piece((0,) * len(shape), shape, file.key, axes),))

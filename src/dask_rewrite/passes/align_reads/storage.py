@@ -1,0 +1,68 @@
+"""How files are cut into chunks, and which of these a read touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import prod
+from typing import Any, TypeAlias
+
+from dask_rewrite.analysis.knowledge.loading import stores_plain_numbers
+
+#: First and last position (exclusive) on each axis of a file.
+Box: TypeAlias = tuple[tuple[int, int], ...]
+
+
+def stored_chunks(source: Any) -> tuple[int, ...] | None:
+    """The shape of what a file decodes at once: its shards, or else its chunks; None if that is not known.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> stored_chunks(zarr.zeros((6, 4), chunks=(3, 2)))
+    (3, 2)
+    >>> stored_chunks([1, 2, 3]) is None
+    True
+    """
+    if not stores_plain_numbers(source):
+        return None
+    found = getattr(source, "shards", None) or source.chunks
+    if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
+        return None
+    return found if len(found) == len(source.shape) and prod(source.shape) else None
+
+
+def touched(box: Box, chunks: Sequence[int]) -> int:
+    """How many chunks a box touches.
+
+    >>> touched(((0, 150), (50, 100)), (100, 100))
+    2
+    """
+    return prod([-(-b // n) - a // n for (a, b), n in zip(box, chunks)])
+
+
+def distinct(boxes: Iterable[Box], chunks: Sequence[int]) -> int:
+    """How many chunks are touched by at least one of the boxes.
+
+    >>> distinct([((0, 150),), ((150, 300),)], (100,))
+    3
+    """
+    found: set[tuple[int, ...]] = set()
+    for box in set(boxes):
+        found.update(product(*[range(a // n, -(-b // n)) for (a, b), n in zip(box, chunks)]))
+    return len(found)
+
+
+def cuts(boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
+    """Where to cut each axis, so that a chunk that lies in two boxes stands alone, and no chunk is cut.
+
+    >>> cuts([((20, 150),), ((150, 300),)], (100,), (300,))
+    [[20, 100, 200, 300]]
+    """
+    found = []
+    for axis, (chunk, length) in enumerate(zip(chunks, shape)):
+        ends = {end for box in boxes for end in box[axis]}
+        places = {end // chunk * chunk for end in ends} | {-(-end // chunk) * chunk for end in ends}
+        first, last = min(ends), min(max(ends), length)  # nobody needs what lies outside
+        found.append(sorted({min(max(place, first), last) for place in places}))
+    return found

@@ -1,0 +1,188 @@
+"""Files are read along their own chunks, and each chunk is decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+import zarr
+from dask.array.core import getter
+from zarr.storage import LoggingStore, MemoryStore
+
+from dask_rewrite.passes.align_reads.storage import stored_chunks
+from dask_rewrite.pipeline.run import Trace, rewrite_tasks
+from helpers import assert_same, loads, stock, switched_on, tasks_of
+
+SIZE = 200
+
+
+class Stored:
+    """A Zarr array of distinct values whose store counts how often a chunk is read."""
+
+    def __init__(self, chunks: tuple[int, ...] = (20, 20), dtype: str = "f8", **kwargs: Any) -> None:
+        store = LoggingStore(MemoryStore(), log_level="ERROR")
+        data = np.arange(SIZE * SIZE).reshape(SIZE, SIZE).astype(dtype)
+        if dtype == "f8":
+            data[::7, ::3] = np.nan
+            data[::5, 1::4] = -0.0
+        self.array = zarr.create_array(store=store, shape=data.shape, chunks=chunks, dtype=dtype, **kwargs)
+        self.array[...] = data
+        self.counter = store.counter
+
+    def gets(self, make: Callable[[Any], Any], chunks: Any) -> tuple[int, Any]:
+        """How many stored chunks are read, and the results."""
+        made = make(da.from_array(self.array, chunks=chunks))
+        self.counter.clear()
+        several = dask.compute(*(made if type(made) is tuple else (made,)), scheduler="sync")
+        return self.counter["get"], several
+
+
+def reasons(made: Any) -> list[tuple[str, str]]:
+    trace = Trace()
+    rewrite_tasks(made.dask, made.__dask_keys__(), trace=trace)
+    return [(r.kind, r.reason) for r in trace.remarks if r.rule == "align-reads"]
+
+
+def mean_free(block: Any) -> Any:
+    return block - np.nanmean(block)
+
+
+#: Programs over 100 stored chunks of (20, 20): the blocks asked for, and the chunks that are read.
+PROGRAMS: dict[str, tuple[Any, Callable[[Any], Any], int]] = {
+    "blocks that cut chunks": ((30, 30), lambda v: v.sum(), 100),
+    "along one axis": ((30, 40), lambda v: (v + 1).max(axis=0), 100),
+    "blocks of several chunks": ((70, 70), lambda v: v * 2, 100),
+    "uneven blocks": (((50, 33, 17, 100), (SIZE,)), lambda v: v.min(), 100),
+    "unknown function": ((30, 30), lambda v: v.map_blocks(mean_free, dtype="f8").sum(), 100),
+    "rechunk": ((20, 20), lambda v: v.rechunk((100, 100)), 100),
+    "rechunk twice": ((20, 20), lambda v: v.rechunk((50, 30)).rechunk((100, 100)) + 1, 100),
+    "rechunk to smaller": ((40, 40), lambda v: v.rechunk((20, 20)).sum(), 100),
+    "rechunk of what cuts chunks": ((30, 30), lambda v: v.rechunk((40, 60)).sum(), 100),
+    "rechunk to what cuts chunks": ((20, 20), lambda v: v.rechunk((30, 30)).sum(), 100),
+    "rechunk of a slice": ((30, 30), lambda v: v[20:].rechunk((60, 60)).sum(), 90),
+    "rechunk and the blocks themselves": ((20, 20), lambda v: (v.rechunk((100, 100)), v.sum()), 100),
+    "two uses of blocks that cut chunks": (
+        (30, 30),
+        lambda v: (v.sum(), (v + 1).rechunk((60, 60)).max()),
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("dtype", ["f8", "i2"])
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:Increasing number of chunks")
+def test_each_chunk_is_decoded_once(name: str, dtype: str) -> None:
+    chunks, make, wanted = PROGRAMS[name]
+    source = Stored(dtype=dtype)
+    with stock():
+        before, expected = source.gets(make, chunks)
+    with switched_on():
+        after, found = source.gets(make, chunks)
+    assert_same(found, expected)
+    assert after <= wanted <= before
+
+
+def test_the_figures_of_large_blocks() -> None:
+    store = LoggingStore(MemoryStore(), log_level="ERROR")
+    z = zarr.create_array(store=store, shape=(1000, 1000), chunks=(100, 100), dtype="f8")
+    z[...] = 1
+    with switched_on(num_workers=2):
+        for chunks, make, reads in (
+            ((150, 150), lambda v: v.sum(), 100),
+            ((100, 100), lambda v: v.rechunk((500, 500)).map_blocks(np.sin).sum(), 4),
+        ):
+            made = make(da.from_array(z, chunks=chunks))
+            store.counter.clear()
+            made.compute(scheduler="sync")
+            assert store.counter["get"] == 100
+            assert loads(tasks_of(made), getter) == reads
+
+
+def test_shards_are_what_is_decoded() -> None:
+    source = Stored(chunks=(10, 10), shards=(40, 40))
+    assert stored_chunks(source.array) == (40, 40)
+    v = da.from_array(source.array, chunks=(60, 60))
+    assert reasons(v.sum()) == [("applied", "49 decoded chunks become 25")]
+    with stock():
+        expected = (v + 1).compute(scheduler="sync")
+    with switched_on():
+        assert_same((v + 1).compute(scheduler="sync"), expected)
+
+
+def test_there_are_no_fewer_reads_than_threads() -> None:
+    v = da.from_array(Stored().array, chunks=(20, 20)).rechunk((100, 100))
+    with dask.config.set(scheduler="threads", num_workers=4):
+        assert reasons(v) == [("applied", "100 reads become 4")]
+    with dask.config.set(scheduler="threads", num_workers=5):
+        assert reasons(v) == [("missed", "there would be fewer reads than threads")]
+
+
+@pytest.mark.parametrize("lock", [False, True])
+@pytest.mark.parametrize("chunks", [(20, 20), None])
+def test_hdf5(tmp_path: Path, lock: bool, chunks: Any) -> None:
+    data = np.arange(SIZE * SIZE, dtype="f4").reshape(SIZE, SIZE)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=chunks)
+        v = da.from_array(file["x"], chunks=(30, 30), lock=lock)
+        assert reasons(v + 1) == ([("applied", "169 decoded chunks become 100")] if chunks else [])
+        with switched_on():
+            assert_same((v + 1).compute(scheduler="threads"), data + 1)
+
+
+def test_who_gets_a_block_may_write_into_it() -> None:
+    def writes(block: Any) -> Any:
+        block += 1
+        return block
+
+    source = Stored(dtype="i8")
+    v = da.from_array(source.array, chunks=((10, 50, 140), (SIZE,)))
+    made = v.map_blocks(writes, dtype="i8", meta=np.empty((0, 0), "i8")), v
+    with stock():
+        expected = dask.compute(made[0], scheduler="sync") + dask.compute(made[1], scheduler="sync")
+    with switched_on():
+        assert_same(
+            dask.compute(made[0], scheduler="sync") + dask.compute(made[1], scheduler="sync"), expected
+        )
+
+
+@pytest.mark.parametrize(
+    ("chunks", "make"),
+    [
+        ((20, 20), lambda v: v.sum()),
+        ((100, 40), lambda v: v + 1),
+        ((190, 100), lambda v: v + 1),
+        ((1, SIZE), lambda v: v[:60:20, 5]),
+    ],
+    ids=["aligned", "several chunks each", "hardly cut", "each in a chunk of its own"],
+)
+def test_leaves_alone(chunks: Any, make: Callable[[Any], Any]) -> None:
+    assert reasons(make(da.from_array(Stored().array, chunks=chunks))) == []
+
+
+def test_leaves_other_sources_alone() -> None:
+    class Lazy:
+        shape, dtype, ndim, chunks = (SIZE, SIZE), np.dtype("f8"), 2, (20, 20)
+
+        def __getitem__(self, index: Any) -> Any:
+            return np.ma.masked_less(np.arange(float(SIZE * SIZE)).reshape(SIZE, SIZE)[index], 7)
+
+    v = da.from_array(Lazy(), chunks=(30, 30), asarray=False)
+    assert stored_chunks(Lazy()) is None
+    assert reasons(v + 1) == []
+
+
+def test_annotations_go_to_the_aligned_reads() -> None:
+    with dask.annotate(priority=3):
+        v = da.from_array(Stored().array, chunks=(30, 30))
+    graph = rewrite_tasks((v + 1).dask, (v + 1).__dask_keys__())
+    assert graph is not None
+    units = [key for key in graph.nodes if "aligned" in str(key)]
+    assert units
+    assert all(graph.annotations[key] == {"priority": 3} for key in units)
