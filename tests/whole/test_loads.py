@@ -6,6 +6,7 @@ Stock dask reads each block of ``tensordot(x, x)`` once for every product that i
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -84,9 +85,13 @@ class Reads:
         self.counts: Counter[tuple[int, int]] = Counter()
 
     def note(self, index: Any) -> None:
-        corner = tuple((part.start or 0) if isinstance(part, slice) else int(part) for part in index)
+        """Every block that a read touches counts: one read may take several."""
+        touched = []
+        for part, length in zip(index, SHAPE):
+            start, stop, _ = (part if isinstance(part, slice) else slice(part, part + 1)).indices(length)
+            touched.append(range(start // SIDE * SIDE, stop, SIDE))
         with self.lock:
-            self.counts[corner] += 1
+            self.counts.update(itertools.product(*touched))
 
 
 class Lazy:
