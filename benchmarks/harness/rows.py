@@ -81,16 +81,17 @@ def collect(
         if together:
             _measure(row, [name, str(n), "--sides", ",".join(together), *options], whole, folder)
         if "dask-array" in wanted and WORKLOADS[name].portable:
-            _measure(row, [name, str(n), "--sides", "dask-array", *options], whole, folder)
+            python = os.environ.get("RIVALS_PYTHON", sys.executable)
+            _measure(row, [name, str(n), "--sides", "dask-array", *options], whole, folder, python)
     return row
 
 
-def _measure(row: Row, arguments: list[str], whole: float, folder: str) -> None:
+def _measure(row: Row, arguments: list[str], whole: float, folder: str, python: str = sys.executable) -> None:
     """Run one process and read its figures into the row; it leaves files in ``folder`` only."""
     # one thread in BLAS: dask's threads are the parallel ones, as they are on a cluster
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {**os.environ, **single, "TMPDIR": folder}
-    command = [sys.executable, "-m", "benchmarks.harness.measure", *arguments]
+    command = [python, "-m", "benchmarks.harness.measure", *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=out, stderr=errors, start_new_session=True

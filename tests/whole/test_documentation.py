@@ -36,7 +36,7 @@ def test_every_pass_has_a_page() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/quickstart.md", "docs/debugging.md"])
 def test_every_command_of_the_documents_exists(name: str) -> None:
-    tree = ast.parse((ROOT / "dev.py").read_text())
+    tree = ast.parse((ROOT / "noxfile.py").read_text())
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     used = set(re.findall(r"python dev\.py ([a-z]+)", (ROOT / name).read_text()))
     assert used <= functions

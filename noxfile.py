@@ -1,0 +1,151 @@
+"""The project's jobs, each in an environment of its own below .venvs: `python dev.py JOB`, or `nox -s JOB`.
+
+Environments are kept: a job installs only if what it wants has changed, and needs no network otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTEST = ["python", "-m", "pytest", "-W", "error", "-q"]
+# Half of the tests start clusters: more processes than this and they wait for each other.
+PARALLEL = ["-n", "2", "--dist", "loadfile"]
+
+nox.needs_version = ">=2025.2"
+nox.options.envdir = ".venvs"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["lint", "test"]
+
+# pyenv keeps Pythons where nox does not look; a shim of its own on PATH may lead nowhere.
+for found in sorted(
+    (Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions").glob("3.1[13].*/bin")
+):
+    os.environ["PATH"] = os.pathsep.join([str(found), os.environ["PATH"]])
+
+
+def install(session: nox.Session, extra: str, *groups: str, versions: str = ".ci/tested.txt") -> None:
+    """Install this clone with one of its extras and these groups, unless that is done already."""
+    wanted = ["-e", f".[{extra}]" if extra else ".", *nox.project.dependency_groups(PROJECT, *groups)]
+    inputs = [
+        *wanted,
+        (ROOT / "pyproject.toml").read_text(),
+        (ROOT / versions).read_text(),
+        str(ROOT),
+        sys.version,
+    ]
+    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()
+    stamp = Path(session.virtualenv.location, "installed")
+    if not stamp.exists() or stamp.read_text() != digest:
+        stamp.unlink(missing_ok=True)
+        session.install(*wanted, "-c", versions)
+        stamp.write_text(digest)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """What the optimizer is worth, beside stock dask, on a local cluster with real files."""
+    install(session, "demo")
+    session.run("python", "examples/demo.py", *session.posargs)
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """The tests; further words go to pytest."""
+    install(session, "demo", "test")
+    session.run(*PYTEST, *PARALLEL, *session.posargs)
+
+
+@nox.session(python="3.11")
+def oldest(session: nox.Session) -> None:
+    """The tests on the oldest supported dask."""
+    install(session, "demo", "test", versions=".ci/oldest.txt")
+    session.run(*PYTEST, *PARALLEL, *session.posargs)
+
+
+@nox.session(python="3.13")
+def python313(session: nox.Session) -> None:
+    """The tests on Python 3.13."""
+    install(session, "demo", "test")
+    session.run(*PYTEST, *PARALLEL, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, mypy, and which folder may import which."""
+    install(session, "demo", "lint")
+    failed = []
+    for command in ("ruff check .", "ruff format --check .", "mypy --strict src", "lint-imports"):
+        try:
+            session.run(*command.split())
+        except nox.command.CommandFailed:
+            failed.append(command)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
+
+
+@nox.session
+def doctest(session: nox.Session) -> None:
+    """The examples in docstrings."""
+    install(session, "demo", "doctest")
+    session.run(*PYTEST, "--doctest-modules", "src", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, in docs/_build/html."""
+    install(session, "distributed", "docs")
+    options = ["-W", "--keep-going", "-q", "-E"]
+    session.run("python", "-m", "sphinx", *options, "docs", "docs/_build/html", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Every script in examples/."""
+    install(session, "demo")
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        session.run("python", str(script.relative_to(ROOT)), *session.posargs)
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """The installed package alone, without any of the optional packages."""
+    install(session, "")
+    session.install("-q", "--force-reinstall", "--no-deps", ".")
+    session.run("python", "-W", "error", ".ci/minimal.py")
+    session.run("python", "-m", "dask", "rewrite", "passes")
+
+
+@nox.session
+def rivals(session: nox.Session) -> None:
+    """The environment of what the benchmarks compare with, beside stock dask."""
+    install(session, "demo", "rivals")
+
+
+@nox.session(requires=["rivals"])
+def bench(session: nox.Session) -> None:
+    """The benchmarks."""
+    install(session, "demo")
+    python = ROOT / ".venvs/rivals" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    session.run("python", "-m", "benchmarks", *session.posargs, env={"RIVALS_PYTHON": str(python)})
+
+
+@nox.session
+def suites(session: nox.Session) -> None:
+    """dask's own array, bag and delayed tests, with the optimizer switched on."""
+    install(session, "demo", "suites")
+    session.run("python", "tests/dask_suites/run.py", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def ci(session: nox.Session) -> None:
+    """All of these but the benchmarks, with a table at the end."""
+    session.run(sys.executable, ".ci/parts.py", *session.posargs)
