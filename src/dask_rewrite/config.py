@@ -46,6 +46,7 @@ class Options:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     verify: str = "end"
     on_error: str = "warn"
+    assume: str = "declared"
     reassociate: bool = True
     annotations: str = "keep"
     lower_limit: int = 3_000_000
@@ -174,6 +175,7 @@ _CHECKS: dict[str, Any] = {
     "options": _mapping,
     "verify": _choice("off", "end", "each", "rule"),
     "on-error": _choice("warn", "raise"),
+    "assume": _choice("declared", "proven"),
     "reassociate": _boolean,
     "annotations": _choice("keep", "drop"),
     "lower-limit": lambda name, value: _number(name, value, int, 0),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.contract.accumulate import Partial
@@ -270,7 +271,7 @@ def test_partial_sums_take_in_every_step_once(steps: int, levels: int) -> None:
         kept.append(value)
         return value
 
-    sums = Partial(operator.add, steps, levels)
+    sums = Partial(lambda one, other: operation(operator.add, (one, other)), steps, levels)
     held = 0
     for step in range(steps):
         value = sums.begin(Task(None, np.int64, step), [])

@@ -29,6 +29,7 @@ from dask._task_spec import Tuple as TupleNode
 from dask.typing import Key
 from toolz import last, pipe
 
+from dask_rewrite.analysis.declared import Assumed, Declared
 from dask_rewrite.analysis.fact_cache import (
     NOTHING,
     RESULTS,
@@ -64,6 +65,8 @@ class Facts:
     estimate : callable, optional
         From the key of a block of which nothing is known to what is taken for granted of it, or None. For
         estimates only: what follows is not proven.
+    declared : Declared, optional
+        What collections say of blocks.
 
     Examples
     --------
@@ -80,15 +83,21 @@ class Facts:
     True
     """
 
-    __slots__ = ("_estimate", "_functions", "_here", "_keywords", "_lookup", "_owners", "_sources", "_values")
+    __slots__ = (
+        *("_estimate", "_functions", "_here", "_keywords", "_owners", "_sources", "_values"),
+        *("beliefs", "declared", "lookup"),
+    )
 
     def __init__(
         self,
         lookup: Callable[[Key], GraphNode | None],
         estimate: Callable[[Key], Any] | None = None,
+        declared: Declared | None = None,
     ) -> None:
         tidy()
-        self._lookup = lookup
+        self.lookup = lookup
+        self.declared = declared
+        self.beliefs: Facts | None = None  #: see `dask_rewrite.analysis.estimates`
         self._estimate = estimate
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
@@ -100,13 +109,14 @@ class Facts:
     def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
         tidy()
-        self._lookup = lookup
+        self.lookup = lookup
         self._owners.append(owner)
         return self
 
     def close(self) -> None:
         """Let go of the graph and of all that looked at it, which refer to each other."""
-        self._lookup = _nowhere
+        self.lookup = _nowhere
+        self.declared = self.beliefs = None
         for owner in self._owners:
             getattr(owner, "__dict__", {}).clear()
 
@@ -124,6 +134,16 @@ class Facts:
     def within(self, node: Any, values: Any) -> Any:
         """What is known of an expression; ``values.get(name, UNKNOWN)`` tells of what it refers to."""
         return self._evaluate(node, values)
+
+    def assumed(self, key: Key) -> Assumed | None:
+        """What is declared of a block of which nothing is proven, as far as dask relies on it too."""
+        declared = self.declared
+        return None if declared is None else declared.of(key, self.lookup(key))
+
+    @property
+    def assumes(self) -> bool:
+        """Declarations may be relied on."""
+        return self.declared is not None and self.declared.assume
 
     def of_node(self, node: GraphNode) -> Fact | None:
         """The fact of what a node computes, which need not stand in the graph itself."""
@@ -153,7 +173,7 @@ class Facts:
         values = self._values
         if key in values:
             return values[key]
-        lookup, known, functions = self._lookup, values.keys(), self._functions
+        lookup, known, functions = self.lookup, values.keys(), self._functions
         stack = [key]
         opened: set[Key] = set()
         while stack:

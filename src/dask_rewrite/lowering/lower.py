@@ -21,6 +21,7 @@ from dask._task_spec import Alias, DataNode, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.graph.annotations import Annotations, evaluate
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.nodes import renamed
@@ -70,6 +71,8 @@ class Lowering:
         Raise `OverBudget` after so long.
     salt : str
         Goes into the names of inner tasks, so that other options give other names.
+    assume : bool
+        Whether passes may rely on what collections declare.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Lowering:
         max_tasks: int = 2**62,
         max_seconds: float = float("inf"),
         salt: str = "",
+        assume: bool = True,
     ) -> None:
         self.references = References(hlg, outputs, annotated)
         self.columns = Columns(self.references)
@@ -95,6 +99,7 @@ class Lowering:
         self.max_tasks = max_tasks
         self.deadline = perf_counter() + max_seconds
         self.salt = salt
+        self.assume = assume
         self.nodes: Nodes = {}
         self.annotations: dict[Key, dict[str, Any]] = {}
         self.held: dict[Key, Any] = {}  # futures that stand in the graph as values
@@ -117,6 +122,7 @@ class Lowering:
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
         refs.token, refs.names = mark_layers(refs, order, users, self.salt)
+        self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:

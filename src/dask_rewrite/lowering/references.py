@@ -55,6 +55,7 @@ class References:
         self.flat_annotations: dict[Key, Annotations] = {}
         self.external: set[Key] = set()  # keys of futures
         self.names: dict[Any, str] = {}
+        self.blocks_of: dict[Key, tuple[Any, ...]] = {}  # blocks that only name a delayed value, by its key
         self.token = ""
         self._rest_read = False
         self._shuffling = "distributed.shuffle" in sys.modules
@@ -160,6 +161,8 @@ class References:
             ref = self._flat_ref(key, value)
         for alias in path:
             refs[alias] = ref
+        if path and type(key) is not tuple and type(path[-1]) is tuple:
+            self.blocks_of[ref.key] = path[-1]
         return ref
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:

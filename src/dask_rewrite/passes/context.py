@@ -8,6 +8,7 @@ from functools import cached_property
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph, by_function, count_users
@@ -47,6 +48,7 @@ class Context:
         self.remarks = Remarks() if remarks is None else remarks
         self.options = Options() if options is None else options
         self.fuse_text_keys = fuse_text_keys
+        self.declared: Declared | None = None  #: what collections say of their blocks
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})
         self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
@@ -59,7 +61,7 @@ class Context:
     def facts(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """What is known of blocks. Rewrites do not change values, so it is handed from pass to pass."""
         if self._facts is None:
-            self._facts = Facts(lookup)
+            self._facts = Facts(lookup, declared=self.declared)
         return self._facts.looking_in(lookup, owner)
 
     def users(self, graph: Graph) -> Mapping[Key, int]:
@@ -87,3 +89,4 @@ class Context:
         if self._facts is not None:
             self._facts.close()
             self._facts = None
+        self.declared = None

@@ -12,6 +12,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
@@ -62,7 +63,7 @@ class FuseSmall:
             return graph
         nodes: Mapping[Key, Any] = graph.nodes
         site = Site(graph, context)
-        groups = [keys for keys in found if site.facts.knows(nodes[keys[0]].func)]
+        groups = [keys for keys in found if _is_known(nodes[keys[0]], site)]
         producers = list(chain.from_iterable(groups))
         small = _Small(graph.nodes, site.facts, self.max_bytes)
         step = max(1, len(producers) // _SAMPLE)
@@ -85,6 +86,13 @@ class FuseSmall:
             if type(node) is Task and node._dependencies and not node._data_producer and users[key] == 1:
                 groups[key[0] if type(key) is tuple and key else key, id(node.func)].append(key)
         return groups.values()
+
+
+def _is_known(task: Task, site: Site) -> bool:
+    """Nothing slow is hidden in a task: all functions in it are known."""
+    if not site.facts.knows(task.func):
+        return False
+    return site.facts.of(task.key) is not None or site.effects.of(task) != "unknown"
 
 
 class _Absorbing:
@@ -171,9 +179,9 @@ class _Small(dict[Key, bool]):
         self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
 
     def __missing__(self, key: Key) -> bool:
-        fact = self._facts.of(key)
-        if fact is not None:
-            small = fact.nbytes <= self._max_bytes
+        size = estimate(self._facts, key)
+        if size is not None:
+            small = size.nbytes <= self._max_bytes
         else:
             node = self._nodes.get(key)
             small = type(node) is DataNode and _is_short(node.value, self._max_bytes)

@@ -115,6 +115,7 @@ def _guilty_rewrite(each: Pass, before: Graph, context: Context, error: Exceptio
 
     def failure(limit: int) -> tuple[Exception | None, Remarks]:
         again = Context(Remarks(limit), context.options, fuse_text_keys=context.fuse_text_keys)
+        again.declared = context.declared
         try:
             verify_thoroughly(each.run(before, again), before)
         except Exception as found:
@@ -225,10 +226,12 @@ def _lowered(
         annotated=options.annotations == "keep",
         max_tasks=options.lower_limit,
         max_seconds=options.lower_seconds,
-        salt=f"{selection.salt} {fuse}",
+        salt=f"{selection.salt} {fuse}{'' if options.assume == 'declared' else ' proven'}",
+        assume=options.assume == "declared",
     )
     try:
         graph = lowering.run()
+        context.declared = lowering.declared
     except OverBudget as reason:
         remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
@@ -17,7 +17,7 @@ from toolz import identity
 from dask_rewrite.graph.nodes import make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.contract.terms import Term
-from dask_rewrite.passes.contract.trees import Tree, keeps_dimensions
+from dask_rewrite.passes.contract.trees import Tree, combiner, keeps_dimensions
 
 
 def adder(dtype: np.dtype[Any], in_place: bool) -> Callable[..., Any]:
@@ -36,6 +36,8 @@ def adder(dtype: np.dtype[Any], in_place: bool) -> Callable[..., Any]:
     return operator.iadd if in_place else partial(np.add, dtype=dtype)
 
 
+#: From two expressions to one that adds them up.
+_Add: TypeAlias = Callable[[Any, Any], Task]
 #: Chains that are added up in one task; more are added up in a tree.
 FAN_IN = 8
 
@@ -49,14 +51,14 @@ class Partial:
     Parameters
     ----------
     add : callable
-        Adds the second to the first.
+        From two expressions to one that adds the second to the first.
     steps : int
         How many there will be.
     levels : int
         Partial sums that are held at a time, at most.
     """
 
-    def __init__(self, add: Callable[..., Any], steps: int, levels: int) -> None:
+    def __init__(self, add: _Add, steps: int, levels: int) -> None:
         self.add = add
         self.run = max(2, ceil(steps ** (1 / levels)))
         self.held: list[Any] = [None] * levels
@@ -78,7 +80,7 @@ class Partial:
             if level and (step + 1) % full and step < self._last:
                 break
             if other is not None:
-                value = operation(self.add, (value, other))
+                value = self.add(value, other)
                 self.held[level] = None
             full *= self.run
             top = level
@@ -94,6 +96,7 @@ def accumulate(
     name: Callable[[int, int], Key],
     in_place: bool,
     scalar: bool,
+    loose: bool = False,
     levels: int = 1,
     wait: Callable[[int], TaskRef] | None = None,
 ) -> dict[Key, Task]:
@@ -115,14 +118,17 @@ def accumulate(
         The terms are products that nobody else sees, of the dtype of the sum.
     scalar : bool
         The result has no axes: the root's own function decides what it is.
+    loose : bool
+        The terms are of unknown type: the tree's own function adds them up, which knows them all.
     levels : int
         Partial sums of each chain that are held at a time, see `Partial`.
     wait : callable, optional
         From a step to the gate that the step after it waits for.
     """
     nodes: dict[Key, Task] = {}
-    add = adder(tree.reducer.dtype, in_place)
-    plain = adder(tree.reducer.dtype, False)
+    combine = combiner(root.func) if loose else None
+    add = _adding(combine, adder(tree.reducer.dtype, in_place))
+    gather = _adding(combine, adder(tree.reducer.dtype, False))
 
     def keep(chain: int, step: int, expression: Task) -> TaskRef:
         key = name(chain, step)
@@ -136,7 +142,7 @@ def accumulate(
             waits = [] if wait is None or not s else [wait(s - 1)]
             value = partial_sums.begin(terms[numbers[0]].body, waits)
             for number in numbers[1:]:  # the products of one task are made one by one
-                value = operation(add, (value, terms[number].body))
+                value = add(value, terms[number].body)
             last_one = s == len(chain) - 1 and len(steps) == 1
             sofar = partial_sums.end(s, value, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
@@ -144,14 +150,16 @@ def accumulate(
     while len(ends) > FAN_IN:
         groups = [ends[i : i + FAN_IN] for i in range(0, len(ends), FAN_IN)]
         ends = [
-            keep(level, i, _sum(plain, group)) if len(group) > 1 else group[0]
+            keep(level, i, _sum(gather, group)) if len(group) > 1 else group[0]
             for i, group in enumerate(groups)
         ]
         level += 1
-    if scalar:
+    if loose and len(ends) == 1 and isinstance(ends[0], Task) and ends[0].func is combine:
+        last = operation(root.func, ends[0].args)
+    elif scalar or loose:
         last = operation(root.func, (List(*ends),))
     else:
-        last = _sum(plain, ends)
+        last = _sum(gather, ends)
         if not keeps_dimensions(root.func):
             last = operation(np.squeeze, (last,), {"axis": tree.reducer.axis})
     if isinstance(last, TaskRef):
@@ -160,8 +168,15 @@ def accumulate(
     return nodes
 
 
-def _sum(add: Callable[..., Any], parts: Sequence[Any]) -> Any:
-    return reduce(lambda one, other: operation(add, (other, one)), parts)
+def _sum(add: _Add, parts: Sequence[Any]) -> Any:
+    return reduce(lambda one, other: add(other, one), parts)
+
+
+def _adding(combine: Any, add: Callable[..., Any]) -> _Add:
+    """Adds with the function that dask calls between the levels of a tree, if that is given."""
+    if combine is None:
+        return lambda one, other: operation(add, (one, other))
+    return lambda one, other: operation(combine, (List(other, one),))
 
 
 def _under(key: Key, task: Task, producer: bool = False) -> Task:

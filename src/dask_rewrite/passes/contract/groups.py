@@ -10,6 +10,7 @@ import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.contract.cost_model import Block, Sizes
@@ -38,6 +39,8 @@ class Group:
         A product may take the accumulator in: it has its dtype, and nobody else sees it.
     scalar : bool
         The sums have no axes left.
+    loose : bool
+        The type of some term is not known: the sum's own functions add up.
     """
 
     trees: list[Tree]
@@ -45,6 +48,7 @@ class Group:
     accumulator: int = 0
     in_place: bool = True
     scalar: bool = False
+    loose: bool = False
 
     def check(self, site: Site, reassociate: bool) -> str | None:
         """Why these sums may not be regrouped, or None if they may."""
@@ -55,12 +59,17 @@ class Group:
         if kind in _ROUNDED and not reassociate:
             return "rewrite.reassociate is off"
         looked_at: dict[Any, Fact | None] = {}
-        for terms in self.terms:
+        for tree, terms in zip(self.trees, self.terms):
             shape = None
-            for term in terms:
+            for key, term in zip(tree.leaves, terms):
                 fact = _fact(term.body, site.facts, looked_at)
                 if fact is None or fact.scalar:
-                    return "the terms are not known to be NumPy arrays"
+                    size = estimate(site.facts, key)
+                    if size is None or not site.facts.assumes:
+                        return "the terms are not known to be NumPy arrays"
+                    self.accumulator = max(self.accumulator, size.size * dtype.itemsize)
+                    self.loose = True
+                    continue
                 if shape is None:
                     shape = fact.shape
                 if fact.shape != shape or any(
@@ -95,14 +104,14 @@ class Group:
         for key, begin in first.items():
             if type(site.node(key)) is DataNode:
                 continue  # in memory from the beginning to the end
-            fact = site.facts.of(key)
-            if fact is None:
-                return Missed("the blocks that it needs are not known to be NumPy arrays")
-            blocks.append(Block(fact.nbytes, begin, last[key], private.get(key) == begin))
+            size = estimate(site.facts, key)
+            if size is None:
+                return Missed("nobody says how large the blocks are that it needs")
+            blocks.append(Block(size.nbytes, begin, last[key], private.get(key) == begin))
         below = []
         for point, node in points.items():  # what a gated task takes from others is there already
             for dep in node._dependencies:
-                found = None if type(site.node(dep)) is DataNode else site.facts.of(dep)
+                found = None if type(site.node(dep)) is DataNode else estimate(site.facts, dep)
                 if found is not None and dep not in first:
                     below.append(Block(found.nbytes, 0, last.get(point, private[point]), False))
         count, kept = len(self.terms[0]), self._kept(site)
@@ -159,27 +168,34 @@ def _fact(body: Task, facts: Facts, looked_at: dict[Any, Fact | None]) -> Fact |
 
 
 def most_bytes(trees: Sequence[Tree], threads: int, site: Site) -> int | None:
-    """Bytes that these sums need at most, before their terms are opened; None if a fact is missing."""
+    """Bytes that these sums need at most, before their terms are opened; None if nobody can tell."""
     nodes, facts = site.graph.nodes, site.facts
     total = 0
     for key in set().union(*[nodes[leaf]._dependencies for tree in trees for leaf in tree.leaves]):
         if type(nodes.get(key)) is not DataNode:
-            fact = facts.of(key)
-            if fact is None:
+            size = estimate(facts, key)
+            if size is None:
                 return None
-            total += fact.nbytes
+            total += size.nbytes
     for tree in trees:
-        fact = facts.of(tree.leaves[0])
-        if fact is None:
+        size = estimate(facts, tree.leaves[0])
+        if size is None:
             return None
         partial_sums = 1 + tree.alone * (threads + len(tree.leaves))
-        total += fact.size * tree.reducer.dtype.itemsize * partial_sums
+        total += size.size * tree.reducer.dtype.itemsize * partial_sums
     return total
 
 
 def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:
-    """Group sums that share a block; sums that share none stand alone."""
+    """Group sums that share a block; sums that share none stand alone.
+
+    Blocks that lie in memory link sums only where there are no others.
+    """
     nodes = site.graph.nodes
+    made = [
+        any(type(nodes.get(dep)) is Task for term in mine for dep in term.body._dependencies)
+        for mine in terms
+    ]
     parent = list(range(len(trees)))
 
     def find(i: int) -> int:
@@ -194,7 +210,7 @@ def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) 
         for term in mine:
             for dep in term.body._dependencies:
                 first = owner.setdefault((kind, dep), i)
-                if first != i and type(nodes.get(dep)) is Task:
+                if first != i and (type(nodes.get(dep)) is Task or not (made[i] or made[first])):
                     parent[find(i)] = find(first)
     groups: dict[int, Group] = {}
     for i, tree in enumerate(trees):

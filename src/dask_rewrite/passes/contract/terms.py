@@ -63,7 +63,8 @@ class Opener:
         body = opened(task) or task
         inner = body.args[0] if body.args else None
         product = False
-        if type(inner) is Task and self._is_bare_product(body, inner, reducer, body is task):
+        known = site.facts.of(key) is not None  # else its type has a sum of its own
+        if known and type(inner) is Task and self._is_bare_product(body, inner, reducer, body is task):
             product, body = True, inner
         views: dict[Key, Task | TaskRef] = {}
         for dep in body._dependencies:

@@ -176,6 +176,21 @@ def _whole(root: Key, reducers: dict[int, Reducer], summing: dict[Key, Task], si
     return tree
 
 
+def combiner(func: Any) -> Any:
+    """The combining function between the levels of a tree, from that of any level: it keeps dimensions.
+
+    Examples
+    --------
+    >>> combiner(functools.partial(_chunk_sum, axis=(1,), keepdims=False)).keywords["keepdims"]
+    True
+    """
+    if keeps_dimensions(func):
+        return func
+    inner = func.funcs[0] if type(func) is _Compose else func
+    inner = functools.partial(inner.func, **{**inner.keywords, "keepdims": True})
+    return _Compose((inner, func.first)) if type(func) is _Compose else inner
+
+
 def keeps_dimensions(func: Any) -> bool:
     """Whether a combining function leaves the summed axes in, with length one."""
     inner = func.funcs[0] if type(func) is _Compose else func

@@ -15,7 +15,7 @@ from dask.typing import Key
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece, cut
-from dask_rewrite.passes.movement.moves import is_plain
+from dask_rewrite.passes.movement.moves import DType, is_plain
 
 #: Blocks up to this many bytes are joined row by row, which copies twice but calls less.
 SMALL = 65_536
@@ -47,7 +47,7 @@ class Emitter:
         self._reference = reference
         self._ordered = ordered
 
-    def expression(self, mosaic: Mosaic, dtype: np.dtype[Any]) -> Task | None:
+    def expression(self, mosaic: Mosaic, dtype: DType) -> Task | None:
         """A task without a key for a block that is joined or padded: its memory is its own, in C order."""
         pieces = mosaic.pieces
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
@@ -65,12 +65,12 @@ class Emitter:
                 return operation(np.pad, args, {"mode": "constant", "constant_values": value})
         return self._joined(mosaic, dtype, ordered)
 
-    def _inside(self, mosaic: Mosaic, dtype: np.dtype[Any]) -> Any:
+    def _inside(self, mosaic: Mosaic, dtype: DType) -> Any:
         if len(mosaic.pieces) == 1:
             return self.view(mosaic.pieces[0])
         return self._joined(mosaic, dtype, True)
 
-    def _joined(self, mosaic: Mosaic, dtype: np.dtype[Any], ordered: bool) -> Task | None:
+    def _joined(self, mosaic: Mosaic, dtype: DType, ordered: bool) -> Task | None:
         cells = grid(mosaic)
         if cells is None:
             return None
@@ -90,7 +90,7 @@ class Emitter:
             parts = [listed(parts[i : i + count]) for i in range(0, len(parts), count)]
         return operation(concatenate3, (parts[0],))
 
-    def _part(self, piece: Piece, dtype: np.dtype[Any]) -> Any:
+    def _part(self, piece: Piece, dtype: DType) -> Any:
         if type(piece.source) is Fill:
             return filled(piece.shape, piece.source.value, dtype)
         return self.view(piece)
@@ -106,7 +106,7 @@ class Emitter:
 def sliced(ref: Any, piece: Piece, shape: Sequence[int], func: Any = operator.getitem) -> Any:
     """A piece as basic slicing of its source, and a transposition where its axes are turned."""
     along = [axis for _, _, axis in piece.axes if axis >= 0]
-    index = index_of(piece)
+    index = index_of(piece, shape)
     straight = along == sorted(along)
     if straight and len(along) == len(shape) == len(index) and is_whole(piece, shape):
         return ref
@@ -133,13 +133,16 @@ def is_whole(piece: Piece, shape: Sequence[int]) -> bool:
     )
 
 
-def index_of(piece: Piece) -> tuple[Any, ...]:
-    """The index that takes a piece out of its source, axes in the order of the source."""
+def index_of(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:
+    """The index that takes a piece out of its source, axes in the order of the source.
+
+    Whole axes are taken as such, which is right for any length.
+    """
     index: list[Any] = []
     nearest = 0
     ascending = [along for _, _, along in piece.axes if along >= 0]
     straight = ascending == sorted(ascending)
-    for offset, step, along in piece.axes:
+    for (offset, step, along), size in zip(piece.axes, shape, strict=True):
         if along < 0:
             index.append(offset)
             continue
@@ -147,6 +150,9 @@ def index_of(piece: Piece) -> tuple[Any, ...]:
             index.extend([None] * (along - nearest))
             nearest = along + 1
         start, count = offset + step * piece.at[along], piece.shape[along]
+        if start == 0 and step == 1 and count == size:
+            index.append(slice(None))
+            continue
         stop: int | None = start + step * (count - 1) + (1 if step > 0 else -1)
         index.append(slice(start, None if stop is not None and stop < 0 else stop, step))
     if straight:
@@ -160,12 +166,13 @@ def is_straight(piece: Piece) -> bool:
     return along == sorted(along)
 
 
-def filled(shape: tuple[int, ...], value: np.generic | None, dtype: np.dtype[Any]) -> Task:
-    """A task that makes a constant block.
+def filled(shape: tuple[int, ...], value: np.generic | None, dtype: DType) -> Task:
+    """A task that makes a constant block, of a dtype that is known.
 
     >>> filled((2,), np.float64(0), np.dtype("f8"))()
     array([0., 0.])
     """
+    assert isinstance(dtype, np.dtype)
     zero = value is None or (dtype.kind in "biufc" and not any(value.tobytes()))
     if zero:
         return make_task(None, np.zeros, (shape, dtype), NO_KWARGS, NO_DEPS)

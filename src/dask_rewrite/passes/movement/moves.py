@@ -12,6 +12,7 @@ from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.passes.movement.mosaic import Mosaic, constant, padded, transposed, whole
 
@@ -19,8 +20,10 @@ GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
 JOINS = frozenset(map(id, (concatenate_shaped, concatenate3, np.concatenate)))
 #: Functions that only move data, by identity.
 MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
+#: What the elements of a block are, known or assumed to be the same as in other blocks.
+DType: TypeAlias = np.dtype[Any] | Symbol
 #: A mosaic and its dtype.
-Block: TypeAlias = tuple[Mosaic, np.dtype[Any]]
+Block: TypeAlias = tuple[Mosaic, DType]
 
 
 def leaf_of(key: Key | None, fact: Fact) -> Block | None:
@@ -34,8 +37,10 @@ def leaf_of(key: Key | None, fact: Fact) -> Block | None:
     return whole(key, fact.shape), fact.dtype
 
 
-def is_plain(dtype: np.dtype[Any]) -> bool:
+def is_plain(dtype: DType) -> bool:
     """Whether NumPy's own ``concatenate`` keeps the dtype: it changes byte orders and records."""
+    if isinstance(dtype, Symbol):
+        return False
     return bool(dtype.isnative and dtype.names is None and dtype.subdtype is None and dtype.metadata is None)
 
 

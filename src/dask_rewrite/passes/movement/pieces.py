@@ -177,3 +177,15 @@ def _slices(items: Sequence[slice], shape: Shape) -> tuple[Shape, tuple[Axis, ..
         axes.append((start, step if count > 1 else 1, i))
         sizes.append(count if count > 0 else 0)
     return tuple(sizes), tuple(axes)
+
+
+def lies_within(index: Any, shape: Shape) -> bool:
+    """No slice goes beyond the end, as none of dask's does."""
+    items = [item for item in (index if type(index) is tuple else (index,)) if item is not None]
+    if Ellipsis in items:
+        items = [item for item in items if item is not Ellipsis]
+        return items == [slice(None)] * len(items)
+    for item, size in zip(items, shape):
+        if type(item) is slice and max(item.start or 0, item.stop or 0) > size:
+            return False
+    return True

@@ -12,6 +12,7 @@ from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, cut, joined, whole
 from dask_rewrite.passes.movement.moves import (
@@ -28,7 +29,7 @@ from dask_rewrite.passes.movement.moves import (
     pad_of,
     transpose_of,
 )
-from dask_rewrite.passes.movement.pieces import Piece, placed
+from dask_rewrite.passes.movement.pieces import Piece, lies_within, placed
 
 #: Stands for a join of another kind.
 NOT_TILED = object()
@@ -39,7 +40,7 @@ _DEPTH = 8
 
 
 class Reader:
-    """Reads tasks as mosaics; all blocks must be known to be NumPy arrays of one dtype.
+    """Reads tasks as mosaics; all blocks must be of one dtype, known or assumed.
 
     Parameters
     ----------
@@ -76,11 +77,16 @@ class Reader:
         if key in leaves:
             return leaves[key]
         fact = self.facts.of(key)
-        found = None if fact is None else leaf_of(key, fact)
+        found = self._assumed(key) if fact is None else leaf_of(key, fact)
         if found is not None and fact is not None and fact.fill is not None:
             found = self.one(found)
         leaves[key] = found
         return found
+
+    def _assumed(self, key: Key) -> Block | None:
+        """A block of whatever type and dtype, whose shape is declared."""
+        found = self.facts.assumed(key)
+        return (whole(key, found.shape), found.symbol) if found is not None and found.shape else None
 
     def one(self, block: Block) -> Block:
         """The same object for equal blocks, nearly always: their first and last pieces tell them apart."""
@@ -134,6 +140,8 @@ class Reader:
         index = literal(args[1])
         if isinstance(index, GraphNode):
             return None
+        if type(inner[1]) is Symbol and not lies_within(index, inner[0].shape):
+            return None  # dask takes the block for a larger one
         found = cut(inner[0], index)
         return None if found is None or not found.shape else (found, inner[1])
 
@@ -223,7 +231,7 @@ def tiled(refs: Sequence[Any], shape: Sequence[int], reader: Reader) -> Any:
     """
     leaves, of, referred = reader.leaves, reader.facts.of, reader.referred
     tiles: list[tuple[tuple[int, ...], Any, Any]] = []  # shape, and a key or a piece
-    dtype = None
+    dtype: Any = None
     for ref in refs:
         if type(ref) is not TaskRef:
             return NOT_TILED
@@ -232,7 +240,7 @@ def tiled(refs: Sequence[Any], shape: Sequence[int], reader: Reader) -> Any:
         if fact is not None and fact.fill is None and not fact.scalar and 0 not in fact.shape:
             tiles.append((fact.shape, key, None))
             referred.append(key)
-            made = fact.dtype
+            made: Any = fact.dtype
         else:
             found = reader.reference(key)
             if found is None:

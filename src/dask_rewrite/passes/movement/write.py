@@ -8,17 +8,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 from dask.array import chunk
+from dask.array.core import concatenate3
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement.memory_order import Order, gaps, is_exact
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
-from dask_rewrite.passes.movement.moves import JOINS, Block
+from dask_rewrite.passes.movement.moves import JOINS, Block, DType
 from dask_rewrite.passes.movement.normal_forms import OWN, Forms
 from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
 
@@ -76,6 +78,8 @@ class Writer:
     def _body(self, key: Key, form: Block) -> GraphNode | str | None:
         mosaic, dtype = form
         pieces = mosaic.pieces
+        if not pieces and type(dtype) is Symbol:
+            return None  # nobody knows what an empty block is of
         if self.forms.shows_constant(key) and not self.site.read_only(key):
             return _READ_ONLY
         if len(pieces) == 1 and type(pieces[0].source) is Fill and is_exact(pieces[0].source.value):
@@ -105,14 +109,26 @@ class Writer:
             if is_whole(piece, shape) and self.site.read_only(key):
                 return Alias(key, piece.source)
             found = sliced(ref, piece, shape)
-            return found if isinstance(found, Task) else operation(operator.getitem, (ref, index_of(piece)))
+            return (
+                found
+                if isinstance(found, Task)
+                else operation(operator.getitem, (ref, index_of(piece, shape)))
+            )
         if is_whole(piece, shape):
             if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
                 return Alias(key, piece.source)
-            return operation(np.array, (ref,), {"order": "C"})
+            return self._copied(ref, mosaic, dtype)
         if is_straight(piece) and 2 * prod(piece.shape) <= prod(shape):
-            return operation(chunk.getitem, (ref, index_of(piece)))  # which copies
-        return operation(np.array, (sliced(ref, piece, shape),), {"order": "C"})
+            return operation(chunk.getitem, (ref, index_of(piece, shape)))  # which copies
+        return self._copied(sliced(ref, piece, shape), mosaic, dtype)
+
+    def _copied(self, body: Any, mosaic: Mosaic, dtype: DType) -> Task:
+        """A block in memory of its own, in C order."""
+        if type(dtype) is not Symbol:
+            return operation(np.array, (body,), {"order": "C"})
+        for _ in mosaic.shape:  # as dask joins blocks of any type
+            body = List(body)
+        return operation(concatenate3, (body,))
 
     def _view(self, key: Key, mosaic: Mosaic, before: frozenset[int] | None) -> Task | None:
         """A view that has the same gaps as the one that it replaces."""
@@ -121,10 +137,11 @@ class Writer:
         (piece,) = mosaic.pieces
         if type(piece.source) is Fill or not self._may_alias(key, piece.source):
             return None
-        after = gaps(piece, self._shape(piece.source))
+        shape = self._shape(piece.source)
+        after = gaps(piece, shape)
         if before is None or before != after or not self.order.is_c(piece.source):
             return None
-        return operation(operator.getitem, (TaskRef(piece.source), index_of(piece)))
+        return operation(operator.getitem, (TaskRef(piece.source), index_of(piece, shape)))
 
     def _any_order(self, key: Key) -> bool:
         """Nobody who uses the block can tell how it lies in memory."""
@@ -186,7 +203,7 @@ class Writer:
     def _cut_name(self, key: Key, piece: Piece) -> Any:
         if not is_straight(piece):
             return None
-        index = tuple([str(item) for item in index_of(piece)])
+        index = tuple([str(item) for item in index_of(piece, self._shape(piece.source))])
         annotations = self.forms.graph.annotations
         return (piece.source, index, repr(annotations.get(key)) if annotations else "")
 
@@ -200,7 +217,7 @@ class Writer:
             return None
         key = self._cut_keys.get(name)
         if key is None:
-            index = index_of(piece)
+            index = index_of(piece, self._shape(source))
             place = source[1:] if type(source) is tuple else ()
             short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
             key = (f"movement-{fingerprint([layer_name(source), name[2]])}", *place, short)

@@ -12,6 +12,7 @@ from operator import attrgetter
 from types import MethodType
 from typing import cast
 
+import numpy as np
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
@@ -110,6 +111,9 @@ class Numbering:
                     groups.setdefault(mark, []).append(node.key)
         for same in groups.values():
             self._compare(same)
+        for node, mark in zip(data, marks):  # one value of which many blocks are made, as by padding
+            if times[mark] == 1 and type(node.value) is np.ndarray and not node.value.ndim:
+                self._extend(self._class(("alone", node.key), None), [node.key])
         if len(data) < len(keys):
             self._calls([node for key in keys if type(node := nodes[key]) is Task])
 

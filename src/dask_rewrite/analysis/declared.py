@@ -1,0 +1,213 @@
+"""What collections say of their blocks: sizes, dtypes, and that all blocks of one array are alike.
+
+None of it is proven. Dask itself slices and rechunks by the declared sizes, and so may a rewrite that calls
+the functions that dask would have called; declared dtypes are good for estimates only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import GraphNode
+from dask.blockwise import Blockwise
+from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.typing import Key
+
+from dask_rewrite.analysis.knowledge import Fact, known
+
+_INT = {int}
+_ARRAY = "dask.array.core.Array"
+
+
+class Symbol:
+    """Stands for the type and dtype of the blocks of an array, whatever these are.
+
+    It equals itself and nothing else: blocks with one symbol are taken to be of one type and dtype.
+
+    Parameters
+    ----------
+    name : object
+        Of the array.
+    stated : numpy.dtype
+        The declared dtype, for estimates. (An attribute ``dtype`` would make it equal to that dtype.)
+
+    Examples
+    --------
+    >>> Symbol("x", np.dtype("f8")) == Symbol("x", np.dtype("f8"))
+    False
+    """
+
+    __slots__ = ("name", "stated")
+
+    def __init__(self, name: object, stated: np.dtype[Any]) -> None:
+        self.name = name
+        self.stated = stated
+
+    @property
+    def itemsize(self) -> int:
+        """Declared bytes of an element, for estimates."""
+        return self.stated.itemsize
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.name!r})"
+
+
+class Assumed(NamedTuple):
+    """What is taken for granted of a block, as dask itself does."""
+
+    shape: tuple[int, ...]
+    symbol: Symbol
+
+
+class _Array(NamedTuple):
+    """What one layer says of its blocks."""
+
+    chunks: tuple[tuple[Any, ...], ...]
+    symbol: Symbol
+    alike: tuple[Any, ...]  # declared dtype and type
+    trusted: bool  # the sizes may be assumed, not only used for estimates
+
+
+class Declared:
+    """The declarations of a graph's layers, read when first asked for.
+
+    Parameters
+    ----------
+    hlg : HighLevelGraph
+        The raw graph.
+    names : mapping
+        From names in the raw graph to the new names of its blocks.
+    aliases : mapping
+        From keys that blocks of an array only name, as delayed values, to the keys of these blocks.
+    assume : bool
+        Whether declarations may be relied on; else they are good for estimates only.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((4, 6), chunks=3).map_blocks(lambda block: block, name="x")
+    >>> Declared(x.dask, {}, {}).of(("x", 1, 0))
+    Assumed(shape=(1, 3), symbol=Symbol('x'))
+    """
+
+    def __init__(
+        self,
+        hlg: HighLevelGraph,
+        names: Mapping[Any, Any],
+        aliases: Mapping[Key, tuple[Any, ...]],
+        assume: bool = True,
+    ) -> None:
+        self.assume = assume
+        self._hlg = hlg
+        self._names = names
+        self._aliases = aliases
+        self._arrays: dict[Any, _Array | None] = {}
+        self._makers: dict[Any, Symbol] = {}
+
+    def of(self, key: Key, node: GraphNode | None = None) -> Assumed | None:
+        """The declaration of a block, where it may be relied on as far as dask does."""
+        found = self._find(key, node) if self.assume else None
+        return found[1] if found is not None and found[0] else None
+
+    def belief(self, key: Key) -> Fact | None:
+        """What would be known of a block if all that is said of it were true: for estimates only."""
+        found = self._find(key, None)
+        return None if found is None else Fact(found[1].shape, found[1].symbol.stated)
+
+    def _find(self, key: Key, node: GraphNode | None) -> tuple[bool, Assumed] | None:
+        block: Any = key if type(key) is tuple else self._aliases.get(key)
+        if not block:
+            return None
+        name = block[0]
+        if name not in self._arrays:
+            self._arrays[name] = self._read(self._original.get(name, name))
+        array = self._arrays[name]
+        if array is None or len(block) != len(array.chunks) + 1:
+            return None
+        try:
+            shape = tuple([sizes[at] for sizes, at in zip(array.chunks, block[1:])])
+        except (IndexError, TypeError):  # no block of this array
+            return None
+        if not set(map(type, shape)) <= _INT:
+            return None
+        symbol = array.symbol if block is key else self._maker(array, node)
+        return array.trusted, Assumed(shape, symbol)
+
+    def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
+        """What one function of the user's makes for arrays that are declared alike is alike."""
+        func = getattr(node, "func", None)
+        if type(func) is not FunctionType or known(func) is not None or func.__module__[:5] == "dask.":
+            return array.symbol
+        return self._makers.setdefault((func, array.alike), array.symbol)
+
+    @cached_property
+    def _original(self) -> dict[Any, Any]:
+        return {new: name for name, new in self._names.items()}
+
+    def _read(self, name: Any) -> _Array | None:
+        layer = self._hlg.layers.get(name)
+        said = _said(layer)
+        if layer is None or said is None:
+            return None
+        chunks = said["chunks"]
+        axes = _reduced_axes(layer)
+        if axes:  # the first stage of a reduction, whose sizes dask corrects afterwards
+            chunks = tuple([(1,) * len(c) if i in axes else c for i, c in enumerate(chunks)])
+        symbol = Symbol(name, np.dtype(said["dtype"]))
+        alike = (said["dtype"], said.get("chunk_type"))
+        return _Array(chunks, symbol, alike, not axes and name not in self._doubtful)
+
+    @cached_property
+    def _doubtful(self) -> set[Any]:
+        """Arrays that others take to be of unknown sizes: these were corrected after they were declared."""
+        unknown: dict[int, bool] = {}
+        found: set[Any] = set()
+        for name, layer in self._hlg.layers.items():
+            said = _said(layer)
+            for sizes in () if said is None else said["chunks"]:
+                nan = unknown.get(id(sizes))
+                if nan is None:
+                    nan = unknown[id(sizes)] = sum(sizes) != sum(sizes)
+                if nan:
+                    found.update(self._hlg.dependencies.get(name, ()))
+                    break
+        return found
+
+
+def _said(layer: Layer | None) -> Mapping[str, Any] | None:
+    said = getattr(layer, "collection_annotations", None)
+    if not said or said.get("type") != _ARRAY or "chunks" not in said or said.get("dtype") is None:
+        return None
+    found: Mapping[str, Any] = said
+    return found
+
+
+def _reduced_axes(layer: Layer) -> frozenset[int]:
+    """The axes along which each block of a layer is reduced to one element."""
+    if not isinstance(layer, Blockwise):
+        return frozenset()
+    options: dict[str, Any] = {}
+    for owner in _owners(layer.task):
+        options.update({**owner, **options})
+    if options.get("keepdims") is not True:
+        return frozenset()
+    axis = options.get("axis")
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = len(layer.output_indices)
+    return frozenset([a % ndim for a in axes if isinstance(a, int)]) if ndim else frozenset()
+
+
+def _owners(task: Any) -> Iterator[Mapping[str, Any]]:
+    """The keywords of a call, those of the task first and then those of partials."""
+    yield getattr(task, "kwargs", {})
+    func: Any = getattr(task, "func", None)
+    while hasattr(func, "keywords"):
+        yield func.keywords
+        func = func.func
+
+
+__all__ = ["Assumed", "Declared", "Symbol"]

@@ -1,0 +1,38 @@
+"""How large blocks probably are: for decisions that only cost time or memory, never a proof."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from dask.typing import Key
+
+from dask_rewrite.analysis.declared import Declared
+from dask_rewrite.analysis.fact_cache import intern
+from dask_rewrite.analysis.facts import Facts
+
+
+class Estimate(NamedTuple):
+    """How large a block probably is: elements, and bytes."""
+
+    size: int
+    nbytes: int
+
+
+def estimate(facts: Facts, key: Key) -> Estimate | None:
+    """How large a block is, from facts where there are any and from declarations where not."""
+    fact = facts.of(key)
+    if fact is None and facts.declared is not None:
+        if facts.beliefs is None:
+            facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))
+        facts.beliefs.lookup = facts.lookup
+        fact = facts.beliefs.of(key)
+    return None if fact is None else Estimate(fact.size, fact.nbytes)
+
+
+def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
+    found = proven.of(key) or declared.belief(key)
+    return None if found is None else intern(found)
+
+
+__all__ = ["Estimate", "estimate"]

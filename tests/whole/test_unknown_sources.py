@@ -1,0 +1,42 @@
+"""Rewriting works on blocks of any source, not only on those that known functions make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import pytest
+
+from helpers import assert_same_as_stock, tasks_of
+from unknown_sources import PROGRAMS, sources
+
+for module in ("xarray", "zarr", "h5py", "scipy"):
+    pytest.importorskip(module)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return sources(tmp_path_factory.mktemp("small"), 8)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return sources(tmp_path_factory.mktemp("large"), 96)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_all_sources_come_out_alike(program: str, small: Any) -> None:
+    made = {name: PROGRAMS[program](make()) for name, make in small.items()}
+    tasks = {name: len(tasks_of(collection)) for name, collection in made.items()}
+    assert max(tasks.values()) <= 1.15 * min(tasks.values()), tasks
+    assert_same_as_stock(*[made[name] for name in ("xarray over netCDF", "map_blocks", "from_delayed")])
+
+
+@pytest.mark.parametrize("program", ["matmul", "dot", "einsum", "centred"])
+def test_large_blocks_of_all_sources_are_accumulated(program: str, large: Any) -> None:
+    with dask.config.set(scheduler="threads", num_workers=2):
+        tasks = {name: tasks_of(PROGRAMS[program](make())) for name, make in large.items()}
+    counts = {name: len(each) for name, each in tasks.items()}
+    assert max(counts.values()) <= 1.15 * min(counts.values()), counts
+    for name, each in tasks.items():
+        assert any(str(key).startswith("('contract-") for key in each), name
