@@ -62,6 +62,12 @@ class Graph:
         Every task is known to be needed by an output.
     token : str
         Stands for the raw graph and what was asked of it; empty if unknown.
+    shared : bool
+        Others whom nobody knows may hold the same blocks: what loads stays a task of its own.
+    original : mapping
+        Names of layers and text keys as they were, by the names that they have now.
+    kept : sequence of Key
+        Inner tasks that kept their names, since they depended on nothing.
 
     Examples
     --------
@@ -79,6 +85,9 @@ class Graph:
     external: set[Key] = field(default_factory=set)
     reachable: bool = False
     token: str = ""
+    shared: bool = False
+    original: Mapping[Any, Any] = field(default_factory=dict)
+    kept: Sequence[Key] = ()
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""

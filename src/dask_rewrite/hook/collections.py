@@ -52,11 +52,11 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
     if not Options.current().enabled:
         return collections[0] if len(collections) == 1 else tuple(collections)
     plain = [c for c in collections if not _has_expression(c)]
-    graph = _rewritten(plain) if plain else None
+    graph = _rewritten(plain, shared=len(plain) < len(collections)) if plain else None
     results = []
     for collection in collections:
         if _has_expression(collection):
-            results.append(_optimize_expression(collection))
+            results.append(_optimize_expression(collection, alone=len(collections) == 1))
         elif graph is None:
             results.append(collection)
         else:
@@ -69,7 +69,7 @@ def _has_expression(collection: Any) -> bool:
     return not isinstance(collection, Delayed) and isinstance(getattr(collection, "expr", None), Expr)
 
 
-def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
+def _rewritten(collections: Sequence[Any], shared: bool) -> HighLevelGraph | None:
     """One graph with the layers of all collections, or None if it should stay as it is."""
     raw = HighLevelGraph.merge(
         *[as_layers(c.__dask_graph__(), f"graph-{i}") for i, c in enumerate(collections)]
@@ -87,13 +87,16 @@ def _rewritten(collections: Sequence[Any]) -> HighLevelGraph | None:
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)
     fuse = not text or may_fuse_delayed()
-    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse)
+    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, shared=shared)
     hold_to_limit(raw, graph, outputs)
     return None if graph is None else assemble(graph, layers)
 
 
-def _optimize_expression(collection: Any) -> Any:
-    """A dataframe or another collection over expressions: dask's own rewriting, then ours."""
+def _optimize_expression(collection: Any, alone: bool) -> Any:
+    """A dataframe or another collection over expressions: dask's own rewriting, then ours if it is alone.
+
+    Beside others it stays as dask made it, with all the names of blocks that the others may hold too.
+    """
     lowered = collection.expr.optimize()
     wanted = list(flatten(collection.__dask_keys__()))
     made = list(flatten(lowered.__dask_keys__()))
@@ -101,8 +104,13 @@ def _optimize_expression(collection: Any) -> Any:
     for key, target in zip(wanted, made, strict=True):
         if key != target:
             dsk[key] = Alias(key, target)
-    graph = rewrite_tasks(dsk, wanted)
+    graph = rewrite_tasks(dsk, wanted) if alone else None
     hold_to_limit(dsk, graph, wanted)
     tasks = dsk if graph is None else {**graph.nodes, **graph.held}
     rebuild, state = collection.__dask_postpersist__()
+    if (getattr(rebuild, "__module__", None) or "").startswith("dask.dataframe."):
+        from dask.dataframe.dask_expr._collection import from_graph
+
+        meta, divisions, prefix = state  # its own way takes every task for a partition
+        return from_graph(tasks, meta, divisions, wanted, prefix)
     return rebuild(tasks, *state)

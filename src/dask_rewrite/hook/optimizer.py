@@ -99,7 +99,7 @@ class Optimizer(int, Expr):
 
         hlg = as_layers(dsk)
         fuse = may_fuse_delayed() or not any(type(key) is str for key in flat)
-        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse)
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, shared=True)
         hold_to_limit(hlg, graph, outputs)
         if graph is None:  # too large, or something failed and was reported
             return array_optimize(dsk, keys)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import Layer, MaterializedLayer
+from dask.typing import Key
 
 from dask_rewrite.graph.annotations import described
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
+from dask_rewrite.lowering.fusion import Cluster
 from dask_rewrite.lowering.references import References
 
 
@@ -35,6 +38,8 @@ def mark_layers(
         Other options give other names.
     """
     token = fingerprint(_identity(refs, order, users, salt))
+    if refs.shared:
+        return token, {name: name for name in refs.plans}
     names: dict[Any, str] = {}
     touched: set[str] = set()
     for name in reversed(order):
@@ -102,3 +107,23 @@ def _partial(refs: References, wanted: Sequence[Any]) -> list[str]:
 def _size(layer: Layer) -> int:
     """Number of keys, where that can be told without making them."""
     return len(layer) if isinstance(layer, (Blockwise, MaterializedLayer)) else -1
+
+
+def keep_names(refs: References, clusters: Iterable[Cluster]) -> None:
+    """Blocks of tasks that wait for nothing keep their names, so that others load them together with us.
+
+    The scheduler cannot mix up what it knows by such a name: whatever was fused into the task, it depends
+    on the same, which is nothing.
+    """
+    for cluster in clusters:
+        if cluster.inputs:
+            continue
+        plans = [refs.plans[name] for name in cluster.members]
+        nodes = [arg.value for plan in plans for arg in plan.args.values() if arg.kind == "node"]
+        if all(map(refs.is_data, chain(_keys_in(nodes), *[plan.others for plan in plans]))):
+            refs.names[cluster.root] = cluster.root
+
+
+def _keys_in(values: Iterable[Any]) -> Iterable[Key]:
+    for value in values:
+        yield from (value._dependencies if isinstance(value, GraphNode) else (value.key,))

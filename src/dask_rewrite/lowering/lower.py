@@ -32,7 +32,7 @@ from dask_rewrite.lowering.convert import TooDeep
 from dask_rewrite.lowering.fold_chains import fold_chains
 from dask_rewrite.lowering.fused_tasks import Recipe
 from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
-from dask_rewrite.lowering.key_names import mark_layers
+from dask_rewrite.lowering.key_names import keep_names, mark_layers
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References, keeps_name
 from dask_rewrite.lowering.unnest import unnest
@@ -69,6 +69,8 @@ class Lowering:
         Raise `OverBudget` beyond so many tasks.
     max_seconds : float
         Raise `OverBudget` after so long.
+    shared : bool
+        Whether others whom nobody knows may hold the same blocks; see :class:`dask_rewrite.graph.Graph`.
     salt : str
         Goes into the names of inner tasks, so that other options give other names.
     assume : bool
@@ -88,10 +90,11 @@ class Lowering:
         annotated: bool = True,
         max_tasks: int = 2**62,
         max_seconds: float = float("inf"),
+        shared: bool = False,
         salt: str = "",
         assume: bool = True,
     ) -> None:
-        self.references = References(hlg, outputs, annotated)
+        self.references = References(hlg, outputs, annotated, shared)
         self.columns = Columns(self.references)
         self.remarks = remarks
         self.fuse, self.fold = fuse, fold
@@ -124,6 +127,8 @@ class Lowering:
         refs.token, refs.names = mark_layers(refs, order, users, self.salt)
         self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)
+        if not refs.shared:
+            keep_names(refs, clusters.values())
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
             self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)
@@ -147,6 +152,9 @@ class Lowering:
             external={*refs.external, *self.held},
             reachable=not self.twice,
             token=refs.token,
+            shared=refs.shared,
+            original={new: name for name, new in refs.names.items() if new != name},
+            kept=refs.kept,
         )
 
     def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:
@@ -162,6 +170,7 @@ class Lowering:
             max_loads=self.max_loads,
             annotated=refs.annotated,
             fuse=self.fuse,
+            fuse_loads=not refs.shared,
         )
         clusters = find(refused=refused)
         if self.fold and refused:
@@ -264,6 +273,7 @@ class Lowering:
                 or users[target] != 1
                 or target in self.references.output_keys
                 or keeps_name(node)
+                or self.references.needs_only_data(node)  # somebody else may load it too
             ):
                 continue
             nodes[key] = renamed(node, key)
@@ -283,6 +293,8 @@ class Lowering:
         keys = [table[coords].key for coords in wanted]
         self.twice = self.twice or not self.nodes.keys().isdisjoint(keys)
         self.nodes.update(zip(keys, recipe.tasks(keys, columns)))
+        if not self.references.shared and self.references.names.get(name) == name:
+            self.references.kept.extend(keys)
         if cluster.annotations:
             for coords, key in zip(wanted, keys):
                 self._annotate(key, (name, *coords), cluster.annotations)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operator import contains
 from typing import Any
 
-from dask._task_spec import Alias, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
@@ -23,6 +23,11 @@ from dask_rewrite.lowering.overlap import OverlapBlocks
 
 _MISSING = object()
 #: Types of what is nothing at all, or may be the name of another task.
+#: Types of other layers' copies of blocks, in which more may be fused than in the blocks.
+_COPIES = frozenset([Task, Alias])
+#: Loads wait for few values: an array, a lock.
+_FEW = 4
+_NOT_DATA = (GraphNode, TaskRef, tuple, list, dict, set, str)
 _MAY_NAME = frozenset([object, Alias, TaskRef, tuple, str])
 
 
@@ -37,12 +42,17 @@ class References:
         Keys that keep their names.
     annotated : bool
         Whether annotations count.
+    shared : bool
+        Whether all blocks keep their names, for whoever holds them too.
     """
 
-    def __init__(self, hlg: HighLevelGraph, outputs: Sequence[Key], annotated: bool) -> None:
+    def __init__(
+        self, hlg: HighLevelGraph, outputs: Sequence[Key], annotated: bool, shared: bool = False
+    ) -> None:
         self.hlg = hlg
         self.outputs = outputs
         self.annotated = annotated
+        self.shared = shared
         self.output_keys = set(outputs)
         self.output_names = set(map(layer_name, outputs))
         self.flat: dict[Key, Any] = {}  # all that is not Blockwise
@@ -56,6 +66,7 @@ class References:
         self.external: set[Key] = set()  # keys of futures
         self.names: dict[Any, str] = {}
         self.blocks_of: dict[Key, tuple[Any, ...]] = {}  # blocks that only name a delayed value, by its key
+        self.kept: list[Key] = []  # inner tasks under their own names, since they depend on nothing
         self.token = ""
         self._rest_read = False
         self._shuffling = "distributed.shuffle" in sys.modules
@@ -134,6 +145,8 @@ class References:
     def new_ref(self, key: Key) -> TaskRef:
         """The reference to a key that nothing asked for before."""
         value = self.flat.get(key, _MISSING)
+        if type(value) in _COPIES and self._is_block_of_ours(key):
+            return self._block_ref(key)
         if type(value) not in _MAY_NAME:
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
@@ -165,20 +178,39 @@ class References:
             self.blocks_of[ref.key] = path[-1]
         return ref
 
+    def _is_block_of_ours(self, key: Any) -> bool:
+        """Whether a Blockwise layer makes it: what other layers hold under its key are copies."""
+        return type(key) is tuple and bool(key) and key[0] in self.blocks and self._is_block(key[0], key[1:])
+
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
         if type(key) is not tuple:
             new: Any = self.names.get(key, key)
         elif not key or (key[0] in self.output_names and key in self.output_keys):
             new = key
+        elif type(value) is Task and self.needs_only_data(value):
+            new = key
+            self.kept.append(key)
         else:
             new = (self.names.get(key[0]) or self._marked(key[0], value), *key[1:])
         ref = self.refs[key] = TaskRef(new)
         self.queue.append((key, new, value))
         return ref
 
+    def needs_only_data(self, node: GraphNode) -> bool:
+        """Whether nothing must be computed before a task can run."""
+        deps = node._dependencies
+        return not deps or (len(deps) <= _FEW and all(map(self.is_data, deps)))
+
+    def is_data(self, key: Key) -> bool:
+        """Whether a key holds a value, which stands in the graph under its own name."""
+        value = self.flat.get(key, _MISSING)
+        if type(key) is not str or key in self.names or value is _MISSING:
+            return False
+        return type(value) is DataNode or not isinstance(value, _NOT_DATA)
+
     def _marked(self, name: Any, value: Any = None) -> Any:
         """The new name of blocks, decided when the first of them is met."""
-        plain = type(name) is not str or (self._shuffling and keeps_name(value))
+        plain = self.shared or type(name) is not str or (self._shuffling and keeps_name(value))
         new = self.names[name] = name if plain else mark(name, self.token)
         return new
 
@@ -225,7 +257,7 @@ class References:
 
     def demand(self, key: Key) -> None:
         """Ask for an output, which is made under its own key even if it only names another."""
-        if key in self.flat:
+        if key in self.flat and not (type(self.flat[key]) in _COPIES and self._is_block_of_ours(key)):
             self.refs[key] = TaskRef(key)
             self.queue.append((key, key, self.flat[key]))
         else:

@@ -98,7 +98,11 @@ class FuseChains:
             if users is None:
                 users = context.users(graph)
             if len(deps) == 1:
-                producers = list(deps) if users[next(iter(deps))] == 1 else []
+                (dep,) = deps
+                alone = users[dep] != 1 or (graph.shared and _is_load(nodes.get(dep), nodes))
+                producers = [] if alone else [dep]
+            elif graph.shared:  # somebody else may hold what is below
+                producers = []
             elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
                 if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in deps):
                     producers = _waited_for(deps, nodes, users)
@@ -148,6 +152,11 @@ class FuseChains:
         if max(inner) + 3 > self.max_depth:
             return None
         return _as_program(chain, tasks, producer, programs)
+
+
+def _is_load(node: GraphNode | None, nodes: Mapping[Key, GraphNode]) -> bool:
+    """Whether nothing must be computed before a task can run."""
+    return node is not None and all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
 
 
 def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, int]) -> list[Key]:

@@ -30,6 +30,7 @@ from dask_rewrite.lowering.lower import Lowering, OverBudget
 from dask_rewrite.passes.base import Pass
 from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.callbacks import Callback, Printing, Tracing, Verifying, watchers
+from dask_rewrite.pipeline.final_names import data_keys, settle_names
 from dask_rewrite.pipeline.selection import LAYER_PASSES, Selection, select
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
@@ -142,6 +143,7 @@ def rewrite_tasks(
     keys: Any,
     *,
     fuse_text_keys: bool = True,
+    shared: bool = False,
     trace: Trace | None = None,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
@@ -154,6 +156,9 @@ def rewrite_tasks(
         What is wanted of it.
     fuse_text_keys : bool
         Whether delayed tasks may be fused.
+    shared : bool
+        Whether others whom nobody knows may hold the same blocks, as where dask optimizes collections one
+        by one: all blocks keep their names, and loads stay tasks of their own.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
 
@@ -173,9 +178,11 @@ def rewrite_tasks(
     started = perf_counter()
     with _collector_paused():
         try:
-            graph = _lowered(dsk, outputs, selection, context, callbacks, trace)
+            graph = _lowered(dsk, outputs, selection, context, callbacks, trace, shared)
             if graph is not None:
+                values = data_keys(graph)
                 graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
+                graph = settle_names(graph, values)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -210,6 +217,7 @@ def _lowered(
     context: Context,
     callbacks: Sequence[Callback],
     trace: Trace | None,
+    shared: bool,
 ) -> Graph | None:
     started = perf_counter()
     options, remarks = context.options, context.remarks
@@ -226,6 +234,7 @@ def _lowered(
         annotated=options.annotations == "keep",
         max_tasks=options.lower_limit,
         max_seconds=options.lower_seconds,
+        shared=shared,
         salt=f"{selection.salt} {fuse}{'' if options.assume == 'declared' else ' proven'}",
         assume=options.assume == "declared",
     )

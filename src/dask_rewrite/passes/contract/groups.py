@@ -122,6 +122,8 @@ class Group:
         nodes = site.graph.nodes
         needed = {key for terms in self.terms for term in terms for key in term.body._dependencies}
         loads = {key for key in needed if type(nodes.get(key)) is not DataNode}
+        if loads and site.graph.shared:
+            return False
         root = self.trees[0].root
         for key in loads:
             if key not in points or not site.used_once(key) or not site.same_annotations(key, root):

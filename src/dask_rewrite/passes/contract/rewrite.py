@@ -65,7 +65,8 @@ class Work:
         """Say what goes and what comes, with gates or without."""
         group, plan = self.group, self.plan
         members = [key for tree in group.trees for key in (tree.root, *tree.leaves)]
-        token = fingerprint(["contract", repr(plan), str(gated), str(bool(self.again)), *members])
+        how = [rewrite.graph.token, repr(plan), str(gated), str(bool(self.again))]
+        token = fingerprint(["contract", *how, *members])
         gates = Gates(plan, f"contract-gate-{token}") if gated and plan.look else None
         self._drop(rewrite)
         rewrite.reachable = rewrite.reachable and not self.again

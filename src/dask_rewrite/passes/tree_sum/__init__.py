@@ -70,7 +70,7 @@ class TreeSum:
         changed: dict[int, Task] = {}
         for number, (fold, in_a_row) in enumerate(plans):
             summed = fold._replace(terms=self._summed(fold, task.key, site)) if in_a_row else fold
-            name = self._namer(task.key, (number, room, in_a_row), summed)
+            name = self._namer(task.key, (site.graph.token, number, room, in_a_row), summed)
             cutter = Cutter(summed, self.inputs_above, room, name)
             top = cutter.in_a_row() if in_a_row else cutter.balanced()
             if cutter.nodes:
@@ -117,7 +117,7 @@ class TreeSum:
         *terms, newest = fold.terms
         return (*[_product(term, key, site) or term for term in terms], newest)
 
-    def _namer(self, key: Key, shape: tuple[int, ...], fold: Fold) -> Callable[[int], Key]:
+    def _namer(self, key: Key, shape: tuple[object, ...], fold: Fold) -> Callable[[int], Key]:
         """Keys that are never the same for other terms, or for the same terms cut otherwise."""
         prefix = f"{self.name}-{fingerprint([self.name, layer_name(key)])}"
         within = key[1:] if type(key) is tuple else ()

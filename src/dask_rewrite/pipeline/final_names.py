@@ -1,0 +1,74 @@
+"""Which inner tasks go under their own names in the end: those that wait for nothing.
+
+A task's name is that of its block and says what its value is. A scheduler mixes up two tasks of one name
+only where they wait for different things, so that the others get the mark of their rewrite. What loads
+keeps its name, and whoever else holds the block loads it together with us: a dataframe beside its array,
+or the same array in another program that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from dask._task_spec import DataNode, GraphNode, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.names import mark
+from dask_rewrite.graph.nodes import renamed, with_values
+
+
+def data_keys(graph: Graph) -> Set[Key]:
+    """Keys of the values that stand in a graph: arrays, locks."""
+    return {key for key, node in graph.nodes.items() if type(node) is DataNode and type(key) is str}
+
+
+def settle_names(graph: Graph, data: Set[Key]) -> Graph:
+    """Give each inner task that waits for nothing its own name, and only to those, now that all is fused.
+
+    Parameters
+    ----------
+    graph : Graph
+        After all passes.
+    data : set of Key
+        Keys of values that stood in the raw graph.
+    """
+    if graph.shared:
+        return graph
+    nodes, outputs, original = graph.nodes, frozenset(graph.outputs), graph.original
+    changed: dict[Key, Any] = {}
+    for key in graph.kept:
+        node = nodes.get(key)
+        if node is None or node._dependencies <= data or key in outputs:
+            continue
+        if type(key) is tuple:  # it waits for something that a pass made
+            changed[key] = (mark(str(key[0]), graph.token), *key[1:])
+    if original:
+        for key in [key for key, node in nodes.items() if node._dependencies <= data]:
+            own = _own_name(key, original)
+            if own is not None and own not in nodes and key not in outputs:
+                changed[key] = own
+    return _with_names(graph, changed) if changed else graph
+
+
+def _own_name(key: Any, original: Mapping[Any, Any]) -> Any:
+    if type(key) is not tuple or not key:
+        return original.get(key)
+    old = original.get(key[0])
+    return None if old is None else (old, *key[1:])
+
+
+def _with_names(graph: Graph, changed: Mapping[Key, Any]) -> Graph:
+    refs = {key: TaskRef(new) for key, new in changed.items()}
+    none_of, new_name = refs.keys().isdisjoint, changed.get
+    nodes: dict[Key, GraphNode] = {}
+    for key, node in graph.nodes.items():
+        if node._dependencies and not none_of(node._dependencies):
+            node = with_values(node, refs)
+        if (new := new_name(key)) is not None:
+            key, node = new, renamed(node, new)
+        nodes[key] = node
+    annotations = {new_name(key, key): value for key, value in graph.annotations.items()}
+    return replace(graph, nodes=nodes, annotations=annotations)
