@@ -80,10 +80,11 @@ def python313(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, mypy, and which folder may import which."""
+    """ruff, mypy, which folder may import which, and whether the map of the source is true."""
     install(session, "demo", "lint")
     failed = []
-    for command in ("ruff check .", "ruff format --check .", "mypy --strict src", "lint-imports"):
+    house = "python .ci/house.py --check"
+    for command in ("ruff check .", "ruff format --check .", "mypy --strict src", "lint-imports", house):
         try:
             session.run(*command.split())
         except nox.command.CommandFailed:
