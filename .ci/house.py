@@ -17,7 +17,8 @@ PAGE = ROOT / "docs/house.md"
 ORDER = ("tools", "hook", "pipeline", "passes", "lowering", "analysis", "graph")
 HEAD = """# Map of the source
 
-Made by `python .ci/house.py` from the code itself; lint checks that it is not stale. Rooms stand above those that they import from.
+Made by `python .ci/house.py` from the code itself; lint checks that it is not stale. Rooms stand above
+those that they import from.
 """
 
 
@@ -47,12 +48,13 @@ def page() -> str:
     for path in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         room = room_of(path)
-        arrows.update((room, other) for other in imports(tree) if other != room and "root" not in (room, other))
+        arrows.update((room, other) for other in imports(tree) - {room})
         name = path.relative_to(SOURCE if room == "root" else SOURCE / room).as_posix()
         if name == "__init__.py" and room != "root":
             about[room] = first_line(tree)
         else:
-            files.setdefault(room, []).append(f"| `{name.removesuffix('/__init__.py')}` | {first_line(tree)} |")
+            row = f"| `{name.removesuffix('/__init__.py')}` | {first_line(tree)} |"
+            files.setdefault(room, []).append(row)
     lines = [HEAD]
     for room in (*ORDER, "root"):
         title = "The ground: public names, and what everyone may use" if room == "root" else f"`{room}/`"
