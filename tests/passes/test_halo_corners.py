@@ -112,7 +112,7 @@ def test_cubes() -> None:
 
 
 def test_pays() -> None:
-    x = da.from_array(np.arange(900.0).reshape(30, 30), chunks=10)
+    x = da.from_array(np.arange(810_000.0).reshape(900, 900), chunks=300)  # small ones are fused away
     for _ in range(4):
         x = x.map_overlap(smooth, depth=1, boundary="periodic", dtype=float)
     with dask.config.set({"rewrite.disable": ["halo-corners"]}):

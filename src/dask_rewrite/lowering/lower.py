@@ -273,7 +273,7 @@ class Lowering:
                 or users[target] != 1
                 or target in self.references.output_keys
                 or keeps_name(node)
-                or self.references.needs_only_data(node)  # somebody else may load it too
+                or (self.references.shared and self.references.needs_only_data(node))  # others may load it
             ):
                 continue
             nodes[key] = renamed(node, key)
