@@ -77,7 +77,6 @@ def find_clusters(
     max_loads: int,
     annotated: bool,
     fuse: bool = True,
-    fuse_loads: bool = True,
     skip: Collection[str] = (),
     refused: set[str] | None = None,
 ) -> dict[str, Cluster]:
@@ -102,8 +101,6 @@ def find_clusters(
         Whether annotations count; layers with different ones are kept apart.
     fuse : bool
         If false, every layer is a cluster of its own.
-    fuse_loads : bool
-        If false, layers that create or read data are clusters of their own.
     skip : collection of str
         Layers that are not needed.
     refused : set of str, optional
@@ -122,7 +119,6 @@ def find_clusters(
             if (
                 plan.fusable
                 and name not in keep
-                and (fuse_loads or not plan.is_load)
                 and (together := merged(annotations, use.cluster.annotations)) is not None
                 and all(user in plans for user in dependents[name])
                 and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))

@@ -170,7 +170,6 @@ class Lowering:
             max_loads=self.max_loads,
             annotated=refs.annotated,
             fuse=self.fuse,
-            fuse_loads=not refs.shared,
         )
         clusters = find(refused=refused)
         if self.fold and refused:

@@ -99,7 +99,7 @@ class FuseChains:
                 users = context.users(graph)
             if len(deps) == 1:
                 (dep,) = deps
-                alone = users[dep] != 1 or (graph.shared and _is_load(nodes.get(dep), nodes))
+                alone = users[dep] != 1 or (graph.shared and _is_load(dep, graph))
                 producers = [] if alone else [dep]
             elif graph.shared:  # somebody else may hold what is below
                 producers = []
@@ -154,9 +154,12 @@ class FuseChains:
         return _as_program(chain, tasks, producer, programs)
 
 
-def _is_load(node: GraphNode | None, nodes: Mapping[Key, GraphNode]) -> bool:
-    """Whether nothing must be computed before a task can run."""
-    return node is not None and all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
+def _is_load(key: Key, graph: Graph) -> bool:
+    """Whether a block waits for nothing but data: of an array or delayed, since dask fuses those of bags."""
+    node = graph.nodes.get(key)
+    if node is None or (type(key) is tuple and key and key[0] not in graph.elementwise):
+        return False
+    return all(type(graph.nodes.get(dep)) is DataNode for dep in node._dependencies)
 
 
 def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, int]) -> list[Key]:
