@@ -57,7 +57,7 @@ class Packed:
 
     def __reduce__(self) -> Reduced:
         try:
-            with _collector_paused():
+            with collector_paused():
                 return _columnar(self.tasks)
         except Exception:  # whatever the tasks are, they have to arrive
             return dict, (dict(self.tasks),)
@@ -114,8 +114,8 @@ def _filled(target: Any, method: str, items: Any) -> Call:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Collecting garbage while columns are built costs as much as building them."""
+def collector_paused() -> Iterator[None]:
+    """Collecting garbage while many small objects are made costs as much as making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -149,8 +146,10 @@ def forecast_of(
     workers: int | None = None,
 ) -> Forecast:
     """The forecast for expressions that dask would send, over the raw graph that both come from."""
+    from dask_rewrite.hook.wire import collector_paused
+
     threads, workers = _where(threads, workers)
-    with _collector_at_rest():
+    with collector_paused():
         original = Original(raw)
         graphs = []
         for expression, results_of in ((stock, original.stock), (rewritten, original.rewritten)):
@@ -171,18 +170,6 @@ def _where(threads: int | None, workers: int | None) -> tuple[int, int]:
     if threads is None:
         threads = 1 if workers else machine().threads
     return threads, workers or 0
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Many small objects are made, none of them in circles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _graph_of(expression: Any) -> dict[Key, GraphNode]:
