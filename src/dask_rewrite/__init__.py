@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dask_rewrite.tools.explain import Report, explain
     from dask_rewrite.tools.forecast import Forecast, forecast
     from dask_rewrite.tools.preflight import PreflightReport, preflight
+    from dask_rewrite.tools.status import Status, status
 
 #: Tools that most programs never use: imported when asked for.
 _LAZY = {
@@ -35,6 +36,8 @@ _LAZY = {
     "preflight": "dask_rewrite.tools.preflight",
     "PreflightReport": "dask_rewrite.tools.preflight",
     "Report": "dask_rewrite.tools.explain",
+    "status": "dask_rewrite.tools.status",
+    "Status": "dask_rewrite.tools.status",
 }
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "Remark",
     "Report",
     "RewriteWarning",
+    "Status",
     "__version__",
     "bisect",
     "disable",
@@ -52,6 +56,7 @@ __all__ = [
     "forecast",
     "optimize",
     "preflight",
+    "status",
 ]
 
 

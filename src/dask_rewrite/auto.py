@@ -1,5 +1,5 @@
 """Import and forget: ``import dask_rewrite.auto`` switches the optimizer on."""
 
-from dask_rewrite.hook.switch import enable
+from dask_rewrite.hook.switch import Auto
 
-enable()
+Auto()

@@ -216,9 +216,14 @@ def _is_graph(value: Any) -> bool:
     return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")
 
 
+def asks_on_the_client() -> bool:
+    """Whether this dask offers an optimizer its parent."""
+    return hasattr(Expr, "rewrite") and hasattr(Expr, "_tune_up")
+
+
 def check_hook() -> bool:
-    """Whether this dask offers an optimizer its parent; warns once if it does not."""
-    if hasattr(Expr, "rewrite") and hasattr(Expr, "_tune_up"):
+    """The same; warns once if it does not."""
+    if asks_on_the_client():
         return True
     warnings.warn(
         "dask_rewrite: this version of dask does not ask optimizers on the client; rewriting happens later",

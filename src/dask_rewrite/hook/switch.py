@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import dask.config
 
@@ -13,6 +14,8 @@ from dask_rewrite.remarks import RewriteWarning
 
 #: What dask asks for an optimizer, by kind of collection.
 CONFIG_KEYS = ("array_optimize", "delayed_optimize", "bag_optimize")
+#: Who switched it on under which of these keys, and when.
+switched_on: dict[str, tuple[str, datetime]] = {}
 
 
 class enable:
@@ -29,6 +32,8 @@ class enable:
     ...     int(da.arange(5, chunks=2).sum().compute())
     10
     """
+
+    _by: ClassVar[str] = "dask_rewrite.enable()"
 
     def __init__(self) -> None:
         check_hook()
@@ -53,6 +58,7 @@ class enable:
         wanted = [key for key in self._set if dask.config.get(key, None) is not optimize]
         if wanted:
             dask.config.update_defaults(dict.fromkeys(wanted, optimize))
+            switched_on.update(dict.fromkeys(wanted, (self._by, datetime.now())))
 
     def __enter__(self) -> enable:
         self._switch_on()
@@ -65,6 +71,12 @@ class enable:
 
     def __repr__(self) -> str:
         return f"<dask_rewrite enabled for {', '.join(self._set) or 'nothing new'}>"
+
+
+class Auto(enable):
+    """``import dask_rewrite.auto``."""
+
+    _by = "import dask_rewrite.auto"
 
 
 def disable() -> None:
@@ -81,6 +93,7 @@ def disable() -> None:
 
 def _remove(keys: Any) -> None:
     for key in keys:
+        switched_on.pop(key, None)
         if dask.config.get(key, None) is optimize:
             with dask.config.config_lock:
                 dask.config.config.pop(key, None)

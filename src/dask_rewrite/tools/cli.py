@@ -77,6 +77,15 @@ def info() -> None:
 
 
 @rewrite.command()
+def status() -> None:
+    """Say whether the optimizer is on in this configuration, and what is in its way."""
+    from dask_rewrite.tools.status import status
+
+    _options()
+    click.echo(repr(status()))
+
+
+@rewrite.command()
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--nbytes", is_flag=True, help="Also measure pickled bytes.")
 @click.option("--forecast", is_flag=True, help="Also say how much memory computing it takes.")
