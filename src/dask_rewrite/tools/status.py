@@ -67,15 +67,13 @@ def status() -> Status:
     Examples
     --------
     >>> import dask_rewrite
-    >>> bool(dask_rewrite.status())
-    False
     >>> with dask_rewrite.enable():
     ...     dask_rewrite.status().array
     'dask_rewrite.enable()'
     >>> import dask
     >>> with dask.config.set({"rewrite.enabled": False}):
-    ...     dask_rewrite.status().obstacles
-    ('rewrite.enabled is false: every graph is left to dask; set it to true',)
+    ...     dask_rewrite.status().obstacles[0]
+    'rewrite.enabled is false: every graph is left to dask; set it to true'
     """
     by: dict[str, str | None] = {}
     since = None
