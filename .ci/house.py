@@ -1,7 +1,7 @@
 """The map of the source: rooms, files with their first lines, and arrows between rooms.
 
 python .ci/house.py          write docs/house.md
-python .ci/house.py --check  fail if it is stale
+python .ci/house.py --check  fail if it is stale, or if a file or a function is too long
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src/dask_rewrite"
 PAGE = ROOT / "docs/house.md"
 ORDER = ("tools", "hook", "pipeline", "passes", "lowering", "analysis", "graph")
+#: Most lines of a file, and of a function with its docstring.
+FILE, FUNCTION = 300, 60
 HEAD = """# Map of the source
 
 Made by `python .ci/house.py` from the code itself; lint checks that it is not stale. Rooms stand above
@@ -68,10 +70,30 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def too_long() -> list[str]:
+    """Files and functions that are longer than they may be."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        sizes = [(path.name, len(text.splitlines()), FILE)]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                sizes.append((node.name, (node.end_lineno or 0) - node.lineno + 1, FUNCTION))
+        place = path.relative_to(ROOT).as_posix()
+        found += [
+            f"{place}: {name} has {size} lines, {most} at most" for name, size, most in sizes if size > most
+        ]
+    return found
+
+
 def main() -> int:
     if "--check" not in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
+        return 0
+    if long := too_long():
+        print(*long, sep="\n")
+        return 1
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
         print("docs/house.md is stale: run `python .ci/house.py`")
         return 1
     return 0

@@ -131,7 +131,7 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
     levels: list[int] = []
     depth = deepest = 0
     level = [node]
-    while True:
+    while level:
         below: list[Task] = []
         for task in level:
             func, args = task.func, task.args
@@ -147,20 +147,18 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
                 if kind == RAW:
                     if type(arg) is MethodType:
                         deepest = max(deepest, depth + depth_of_call(arg, templates))
-                elif kind == ITEMS or type(arg) is Task:
+                elif isinstance(arg, Task):
                     below.append(arg)
-                elif isinstance(arg, Task):  # what it does with its arguments is its own affair
-                    below.append(arg)
-                    references.extend(arg.dependencies)
+                    if type(arg) is not Task and kind != ITEMS:  # what it does with them is its own affair
+                        references.extend(arg.dependencies)
                 elif kind == FUTURE:
                     references.append(arg.key)
                 elif kind == ALIAS:
                     references.append(arg.target)
         levels += [depth] * (len(references) - len(levels))
-        if not below:
-            return max(deepest, depth), references, levels
-        depth += 1
-        level = below
+        deepest = max(deepest, depth)
+        level, depth = below, depth + 1
+    return deepest, references, levels
 
 
 def depth_of(task: Task, templates: dict[int, int]) -> int:

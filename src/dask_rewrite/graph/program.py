@@ -57,47 +57,68 @@ def straight_line(
     >>> pipe({"x": 2}, *functions)
     9
     """
-    last_use: dict[Hashable, int] = {}
-    for position, (_, expression) in enumerate(steps):
-        for value in expression._dependencies:
-            last_use[value] = position
-    live: dict[Hashable, str] = {v: name for v, name in inputs.items() if v in last_use}
-    dying: dict[int, list[Hashable]] = {}
-    for value, position in last_use.items():
-        dying.setdefault(position, []).append(value)
-    refs: dict[str, TaskRef] = {name: TaskRef(name) for name in live.values()}
-    free: list[str] = []  # a heap, so that the same loop is given the same names
+    last_use, dying = _lifetimes(steps)
+    registers = _Registers({v: name for v, name in inputs.items() if v in last_use})
+    live, refs = registers.live, registers.refs
     interned: dict[Hashable, Any] = {}
     functions: list[Any] = []
     final = len(steps) - 1
     shapes = shapes or (shape_of(expression) for _, expression in steps)
     for position, ((value, expression), (shape, used)) in enumerate(zip(steps, shapes)):
-        registers = {v: refs[live[v]] for v in expression._dependencies}
+        names = {v: refs[live[v]] for v in expression._dependencies}
         if position == final:
-            functions.append(renamed_references(expression, registers).__call__)
+            functions.append(renamed_references(expression, names).__call__)
             break
         for dead in dying.get(position, ()):
-            name = live.pop(dead)
-            if name[0] == "v":
-                heappush(free, name)
-        if free:
-            name = heappop(free)
-        else:
-            name = f"v{len(refs)}"
-            refs[name] = TaskRef(name)
+            registers.release(live.pop(dead))
+        name = registers.take()
         keep = {n: refs[n] for n in sorted(live.values())}
         if value in last_use:
             live[value] = name
         else:
-            heappush(free, name)
-        same = (name, tuple(keep), shape, tuple([registers[v].key if v in registers else v for v in used]))
+            registers.release(name)
+        same = (name, tuple(keep), shape, tuple([names[v].key if v in names else v for v in used]))
         call = interned.get(same)
         if call is None:
-            body = renamed_references(expression, registers)
+            body = renamed_references(expression, names)
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
             call = interned[same] = step.__call__  # one object a step: pickled once
         functions.append(call)
     return (pipe, *functions)
+
+
+def _lifetimes(steps: Sequence[Step]) -> tuple[dict[Hashable, int], dict[int, list[Hashable]]]:
+    """Which step is the last to use each value, and which values each step is the last to use."""
+    last_use: dict[Hashable, int] = {}
+    for position, (_, expression) in enumerate(steps):
+        for value in expression._dependencies:
+            last_use[value] = position
+    dying: dict[int, list[Hashable]] = {}
+    for value, position in last_use.items():
+        dying.setdefault(position, []).append(value)
+    return last_use, dying
+
+
+class _Registers:
+    """Names of the values that are alive; those that this gave out are given out again."""
+
+    __slots__ = ("_free", "live", "refs")
+
+    def __init__(self, live: dict[Hashable, str]) -> None:
+        self.live = live
+        self.refs = {name: TaskRef(name) for name in live.values()}
+        self._free: list[str] = []  # a heap, so that the same loop is given the same names
+
+    def take(self) -> str:
+        if self._free:
+            return heappop(self._free)
+        name = f"v{len(self.refs)}"
+        self.refs[name] = TaskRef(name)
+        return name
+
+    def release(self, name: str) -> None:
+        if name[0] == "v":
+            heappush(self._free, name)
 
 
 def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:

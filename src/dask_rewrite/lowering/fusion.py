@@ -114,28 +114,29 @@ def find_clusters(
             continue
         annotations = plan.annotations if annotated else None
         use = uses.get(name)
-        cluster = None
-        if fuse and use is not None and use.cluster is not None and not use.conflict:
-            if (
-                plan.fusable
-                and name not in keep
-                and (together := merged(annotations, use.cluster.annotations)) is not None
-                and all(user in plans for user in dependents[name])
-                and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))
-            ):
+        if use is not None and fuse and name not in keep and _may_join(plan, use, plans, dependents[name]):
+            together = merged(annotations, use.cluster.annotations) if use.cluster else None
+            if use.cluster and together is not None:
                 if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
-                    cluster = use.cluster
-                    cluster.annotations = together or None
-                elif refused is not None:
+                    use.cluster.annotations = together or None
+                    _add(use.cluster, plan, use.map, uses)
+                    continue
+                if refused is not None:
                     refused.add(name)
-        if cluster is None:
-            cluster = clusters[name] = Cluster(plan, annotations)
-            block_map: BlockMap = tuple(range(len(plan.numblocks)))
-        else:
-            assert use is not None
-            block_map = use.map
-        _add(cluster, plan, block_map, uses)
+        clusters[name] = Cluster(plan, annotations)
+        _add(clusters[name], plan, tuple(range(len(plan.numblocks))), uses)
     return clusters
+
+
+def _may_join(plan: Plan, use: _Uses, plans: Mapping[str, Plan], users: Collection[str]) -> bool:
+    """All uses of a layer lie in one cluster under one map, which makes each of its blocks once."""
+    return (
+        use.cluster is not None
+        and not use.conflict
+        and plan.fusable
+        and all(user in plans for user in users)
+        and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))
+    )
 
 
 #: Why a layer did not join.

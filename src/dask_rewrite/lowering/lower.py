@@ -28,13 +28,13 @@ from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.lowering.aggregates import Row, aggregates, runs
 from dask_rewrite.lowering.blockwise import Coords
 from dask_rewrite.lowering.columns import Columns
-from dask_rewrite.lowering.convert import TooDeep
 from dask_rewrite.lowering.fold_chains import fold_chains
 from dask_rewrite.lowering.fused_tasks import Recipe
 from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
 from dask_rewrite.lowering.key_names import keep_names, mark_layers
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References, keeps_name
+from dask_rewrite.lowering.resolve import TooDeep
 from dask_rewrite.lowering.unnest import unnest
 from dask_rewrite.remarks import Remarks
 

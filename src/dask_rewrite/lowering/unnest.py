@@ -28,7 +28,8 @@ from toolz import identity, pipe
 
 from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
-from dask_rewrite.lowering.convert import MARKER, Converter, Resolver
+from dask_rewrite.lowering.convert import Converter
+from dask_rewrite.lowering.resolve import MARKER, Resolver
 
 #: Nesting that is left inside one step.
 STEP_DEPTH = 8

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-import dask.config
-from dask.utils import format_bytes, format_time
-
-from dask_rewrite.tools.tables import html_table, shorten, text_table
+from dask_rewrite.tools.expressions import expression_of
+from dask_rewrite.tools.report import Report
 
 if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph
 
     from dask_rewrite.graph.graph import Metrics
-    from dask_rewrite.pipeline.trace import Step, Trace
-    from dask_rewrite.remarks import Remark
-    from dask_rewrite.tools.forecast import Forecast
 
 __all__ = ["Report", "explain"]
 
-_KINDS = ("failed", "applied", "missed")
-#: Different reasons that are shown per rule; all of them are in ``Report.remarks``.
-_REASONS = 3
 #: Larger graphs are not made into tasks for the sake of a report.
 _MEASURED = 200_000
 
@@ -79,177 +68,6 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
     return report
 
 
-class Report:
-    """What each pass did to a graph.
-
-    Attributes
-    ----------
-    steps : list of Step
-        Per pass its name, the metrics before and after it, and the seconds it took.
-    remarks : list of Remark
-        What was applied, nearly applied (``missed``) and ``failed``; the first hundred per rule and kind.
-    counts : dict
-        How many remarks of each ``(rule, kind)`` there were in all.
-    seconds : float
-        Time of the whole rewriting.
-    form : str
-        ``"tasks"``, or ``"stock"`` where the graph is left to dask's own optimizer.
-    forecast : Forecast or None
-        How much memory computing takes, if that was asked for.
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self.steps: list[Step] = list(trace.steps)
-        self.remarks: list[Remark] = list(trace.remarks)
-        self.counts: dict[tuple[str, str], int] = dict(trace.remarks.counts.items())
-        self.seconds: float = trace.seconds
-        self.form: str = trace.form
-        self.forecast: Forecast | None = None
-
-    @property
-    def before(self) -> Metrics | None:
-        """The graph as the program built it; depth and fan-in are zero where it was too large to measure."""
-        return self.steps[0].before if self.steps else None
-
-    @property
-    def after(self) -> Metrics | None:
-        """The graph that is sent to the scheduler."""
-        return self.steps[-1].after if self.steps else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, ready for ``json.dumps``."""
-        extra = {} if self.forecast is None else {"forecast": self.forecast.to_dict()}
-        return {
-            **extra,
-            "form": self.form,
-            "seconds": self.seconds,
-            "before": _plain(self.before),
-            "after": _plain(self.after),
-            "steps": [
-                {
-                    "name": step.name,
-                    "before": _plain(step.before),
-                    "after": _plain(step.after),
-                    "seconds": step.seconds,
-                }
-                for step in self.steps
-            ],
-            "counts": [
-                {"rule": rule, "kind": kind, "count": count} for (rule, kind), count in self.counts.items()
-            ],
-            "remarks": [
-                {
-                    "kind": remark.kind,
-                    "rule": remark.rule,
-                    "key": None if remark.key is None else repr(remark.key),
-                    "reason": remark.reason,
-                }
-                for remark in self.remarks
-            ],
-        }
-
-    def __repr__(self) -> str:
-        lines = [f"dask_rewrite: {self._headline()}"]
-        if self.steps:
-            lines += ["", *text_table(*self._table())]
-        if rows := self._remark_rows():
-            lines += ["", *text_table(_REMARKS_HEADER, rows, left=(0, 1, 3))]
-        if self.forecast is not None:
-            lines += ["", repr(self.forecast)]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        parts = [f"<p><b>dask_rewrite</b>: {escape(self._headline())}</p>", html_table(*self._table())]
-        if rows := self._remark_rows():
-            parts += [
-                f"<details><summary>{sum(self.counts.values())} remarks</summary>",
-                html_table(_REMARKS_HEADER, rows, left=(0, 1, 3)),
-                "</details>",
-            ]
-        if self.forecast is not None:
-            parts.append(self.forecast._repr_html_())
-        return f"<div>{''.join(parts)}</div>"
-
-    def _headline(self) -> str:
-        failed = sum(count for (_, kind), count in self.counts.items() if kind == "failed")
-        end = f" in {format_time(self.seconds)}" + (f"; {failed} FAILED" if failed else "")
-        if self.form != "tasks":
-            tasks = f"{self.before.tasks:,} tasks" if self.before else "the graph"
-            return f"{tasks}, left to dask's own optimizer, decided{end}"
-        if self.before is None or self.after is None:
-            return f"nothing was done{end}"
-        text = f"{_change(self.before.tasks, self.after.tasks)} tasks"
-        if self.before.nbytes is not None and self.after.nbytes is not None:
-            text += f", {_bytes_change(self.before.nbytes, self.after.nbytes)}"
-        return text + end
-
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        measured = [metrics for step in self.steps for metrics in (step.before, step.after)]
-        sized = any(metrics is not None and metrics.nbytes is not None for metrics in measured)
-        header = ["pass", "tasks", "depth", "max fan-in", *(["pickled"] if sized else []), "time", "applied"]
-        rows = []
-        for step in self.steps:
-            applied = self.counts.get((step.name, "applied"), 0)
-            rows.append([step.name, *_cells(step.before, step.after, sized), format_time(step.seconds)])
-            rows[-1].append(f"{applied:,}" if applied else "-")
-        if self.steps:
-            applied = sum(count for (_, kind), count in self.counts.items() if kind == "applied")
-            rows.append(["total", *_cells(self.before, self.after, sized), format_time(self.seconds)])
-            rows[-1].append(f"{applied:,}")
-        return header, rows
-
-    def _remark_rows(self) -> list[list[str]]:
-        """One row per rule and kind, with its commonest reasons below one another."""
-        reasons: dict[tuple[str, str], Counter[str]] = {}
-        for remark in self.remarks:
-            reasons.setdefault((remark.rule, remark.kind), Counter())[remark.reason] += 1
-        rows = []
-        for rule, kind in sorted(self.counts, key=lambda rule_kind: _KINDS.index(rule_kind[1])):
-            common = reasons.get((rule, kind), Counter()).most_common()
-            shown: Sequence[tuple[str, int]] = [
-                (reason, times) for reason, times in common[:_REASONS] if reason
-            ]
-            # A single reason stands for all, also for those beyond the first hundred.
-            texts = [reason if len(common) == 1 else f"{reason} ({times})" for reason, times in shown]
-            if len(common) > _REASONS:
-                texts.append(f"and {len(common) - _REASONS} more reasons")
-            first, *others = [shorten(text, 80) for text in texts] or [""]
-            rows.append([kind, rule, f"{self.counts[rule, kind]:,}", first])
-            rows += [["", "", "", text] for text in others]
-        return rows
-
-
-_REMARKS_HEADER = ["remark", "rule", "count", "reason"]
-
-
-def expression_of(collections: Sequence[Any], optimizer: Any = None, asked: str = "explain") -> Any:
-    """What dask makes of these collections when they are computed with this optimizer, up to sending.
-
-    Without an optimizer it is dask's own.
-    """
-    from dask._expr import FinalizeCompute
-    from dask.base import collections_to_expr, is_dask_collection, unpack_collections
-
-    if not collections:
-        raise TypeError(f"{asked}() needs at least one dask collection")
-    for collection in collections:
-        if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
-            raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
-    found, _ = unpack_collections(*collections)
-    if not found:
-        raise TypeError(f"{asked}() needs at least one dask collection; there is none in what was given")
-    if optimizer is None:
-        from dask.array.optimization import optimize as of_arrays
-        from dask.bag.core import optimize as of_bags
-        from dask.delayed import optimize as of_delayed
-    else:
-        of_arrays = of_bags = of_delayed = optimizer
-    with dask.config.set(
-        array_optimize=of_arrays, delayed_optimize=of_delayed, bag_optimize=of_bags, scheduler=None
-    ):
-        return FinalizeCompute(collections_to_expr(found)).optimize()
-
-
 def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
     """Size of a graph as it was built. Layers can tell how many tasks they stand for without making them."""
     from dask._task_spec import convert_legacy_graph
@@ -269,44 +87,3 @@ def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
     except RecursionError:
         return Metrics(tasks, 0, 0, size)
     return Metrics(tasks, measured.depth, measured.max_fan_in, size)
-
-
-def _cells(before: Metrics | None, after: Metrics | None, sized: bool) -> list[str]:
-    old, new = _measured(before), _measured(after)
-    cells = [_change(one, two) for one, two in zip(old[:3], new[:3], strict=True)]
-    return [*cells, _bytes_change(old[3], new[3])] if sized else cells
-
-
-def _measured(metrics: Metrics | None) -> tuple[int | None, int | None, int | None, int | None]:
-    """Tasks, depth, fan-in and bytes; None for what was not measured."""
-    if metrics is None:
-        return None, None, None, None
-    if metrics.tasks and not metrics.depth:
-        return metrics.tasks, None, None, metrics.nbytes
-    return metrics.tasks, metrics.depth, metrics.max_fan_in, metrics.nbytes
-
-
-def _change(before: int | None, after: int | None) -> str:
-    if before == after:
-        return _number(before)
-    return f"{_number(before)} -> {_number(after)}"
-
-
-def _number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def _bytes_change(before: int | None, after: int | None) -> str:
-    old, new = ("?" if size is None else format_bytes(size) for size in (before, after))
-    return old if old == new else f"{old} -> {new}"
-
-
-def _plain(metrics: Metrics | None) -> dict[str, int | None] | None:
-    if metrics is None:
-        return None
-    return {
-        "tasks": metrics.tasks,
-        "depth": metrics.depth,
-        "max_fan_in": metrics.max_fan_in,
-        "nbytes": metrics.nbytes,
-    }

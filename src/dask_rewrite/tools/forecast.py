@@ -17,6 +17,7 @@ from dask_rewrite.analysis.memory.original import Original
 from dask_rewrite.analysis.memory.runs import Run, Standing, simulate
 from dask_rewrite.scheduler import machine
 from dask_rewrite.tools.curves import curve
+from dask_rewrite.tools.expressions import expression_of
 from dask_rewrite.tools.tables import html_table, shorten, text_table
 
 __all__ = ["Forecast", "Run", "Standing", "forecast"]
@@ -130,7 +131,6 @@ def forecast(*collections: Any, threads: int | None = None, workers: int | None 
     True
     """
     from dask_rewrite.hook.optimizer import Recorder
-    from dask_rewrite.tools.explain import expression_of
 
     recorder = Recorder()
     rewritten = expression_of(collections, recorder, "forecast")

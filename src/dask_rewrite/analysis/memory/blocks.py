@@ -12,7 +12,6 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
 from dask.array import core, reductions
 from dask.graph_manipulation import chunks
-from dask.sizeof import sizeof
 from dask.typing import Key
 from toolz import identity
 
@@ -20,10 +19,8 @@ from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact
 from dask_rewrite.graph.templates import opened
-
-#: Bytes of what is small and known: numbers, indices, names.
-SMALL = 32
 
 #: Names of the tasks that make one result of the blocks of a collection.
 FINALIZE = "finalize"
@@ -91,7 +88,7 @@ class Results:
         """What a task gives."""
         node = self._lookup(key)
         if type(node) is DataNode:
-            given = _nbytes_of(node.value)
+            given = nbytes_of(node.value)
             return Result(given, given)
         nbytes = self._size(key)
         if node is None:
@@ -102,8 +99,8 @@ class Results:
         return Result(nbytes, owned, view, *self._traffic(node, nbytes))
 
     def value(self, key: Key) -> Any:
-        """What stands for a block, None if nothing is known; see `Facts.value_of`."""
-        found = self._facts.value_of(key)
+        """What stands for a block, None if nothing is known; see `Facts.value`."""
+        found = self._facts.value(key)
         return None if found is UNKNOWN else found
 
     def _size(self, key: Key) -> int | None:
@@ -116,7 +113,7 @@ class Results:
             if _gives_nothing(node):
                 sizes[key] = SMALL
                 break
-            nbytes = _nbytes_of_fact(_without_counts(node, self._facts.value_of(key)))
+            nbytes = nbytes_of_fact(_without_counts(node, self._facts.value(key)))
             if nbytes is None and type(node) is Task:
                 inner = _passed_on(node)
                 if (target := _target(inner)) is not None:
@@ -138,8 +135,8 @@ class Results:
         if (target := _target(node)) is not None:
             return self._size(target)
         if isinstance(node, GraphNode):
-            return _nbytes_of_fact(self._facts.value_of_node(node))
-        return _nbytes_of(node)
+            return nbytes_of_fact(self._facts.value_of_node(node))
+        return nbytes_of(node)
 
     def _memory(self, node: Any, nbytes: int | None) -> tuple[int | None, Key | None]:
         """Bytes that a task has of its own, and whose memory it shares."""
@@ -167,7 +164,7 @@ class Results:
     def _value(self, node: Any) -> Any:
         """What stands for the value of an expression."""
         if (target := _target(node)) is not None:
-            return self._facts.value_of(target)
+            return self._facts.value(target)
         return self._facts.value_of_node(node) if isinstance(node, GraphNode) else node
 
     def _is_file(self, source: Any) -> bool:
@@ -222,30 +219,6 @@ def _without_counts(node: Any, value: Any) -> Any:
     while type(func) is partial:
         func = func.func
     return {**value, "n": None} if func is reductions.mean_chunk else value
-
-
-def _nbytes_of_fact(value: Any) -> int | None:
-    """Bytes of what facts say of a value; None where they say nothing."""
-    if type(value) is Fact:
-        return value.nbytes + (SMALL if value.scalar else 0)
-    if type(value) in (list, tuple):
-        parts = [_nbytes_of_fact(each) for each in value]
-    elif type(value) is dict:
-        parts = [_nbytes_of_fact(each) for each in value.values()]
-    else:
-        return SMALL if isinstance(value, (int, float, complex, str, slice, type(None))) else None
-    return None if None in parts else sum(part or 0 for part in parts)
-
-
-def _nbytes_of(value: Any) -> int:
-    """Bytes of a value at hand."""
-    nbytes = getattr(value, "nbytes", None) if isinstance(value, np.ndarray) else None
-    if nbytes is not None:
-        return int(nbytes)
-    try:
-        return int(sizeof(value))
-    except Exception:
-        return SMALL
 
 
 def _target(node: Any) -> Key | None:

@@ -11,7 +11,8 @@ from dask.order import order
 from dask.typing import Key
 from dask.utils import key_split
 
-from dask_rewrite.analysis.memory.blocks import SMALL, Result
+from dask_rewrite.analysis.memory.blocks import Result
+from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.work import Work
 
 #: To tell which task ends first: seconds for any task, and bytes per second of work and of files.

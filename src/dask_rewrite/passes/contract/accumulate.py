@@ -65,6 +65,12 @@ class Partial:
         self.latest: Any = None
         self._last = steps - 1
 
+    def step(
+        self, step: int, bodies: Sequence[Any], waits: Sequence[TaskRef], keep: Callable[[Any], Any]
+    ) -> Any:
+        """Add the terms of a step, one by one; returns the sum so far."""
+        return self.end(step, reduce(self.add, bodies[1:], self.begin(bodies[0], waits)), keep)
+
     def begin(self, body: Any, waits: Sequence[TaskRef]) -> Any:
         """The first term of a step; it waits for the step before, whether or not it adds to that."""
         if self.latest is not None and self.held[0] is None:
@@ -125,7 +131,7 @@ def accumulate(
     wait : callable, optional
         From a step to the gate that the step after it waits for.
     """
-    nodes: dict[Key, Task] = {}
+    nodes, ends = dict[Key, Task](), list[Any]()
     combine = combiner(root.func) if loose else None
     add = _adding(combine, adder(tree.reducer.dtype, in_place))
     gather = _adding(combine, adder(tree.reducer.dtype, False))
@@ -135,18 +141,37 @@ def accumulate(
         nodes[key] = _under(key, expression)
         return TaskRef(key)
 
-    ends: list[Any] = []
     for c, chain in enumerate(steps):
         partial_sums = Partial(add, len(chain), levels)
         for s, numbers in enumerate(chain):
             waits = [] if wait is None or not s else [wait(s - 1)]
-            value = partial_sums.begin(terms[numbers[0]].body, waits)
-            for number in numbers[1:]:  # the products of one task are made one by one
-                value = add(value, terms[number].body)
+            bodies = [terms[number].body for number in numbers]
             last_one = s == len(chain) - 1 and len(steps) == 1
-            sofar = partial_sums.end(s, value, identity if last_one else partial(keep, c, s))
+            sofar = partial_sums.step(s, bodies, waits, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
-    level = len(steps)
+    ends = _few(ends, len(steps), gather, keep)
+    by_root = scalar or loose
+    last = _by_root(root, ends, combine) if by_root else _with_axes(_sum(gather, ends), root, tree)
+    nodes[tree.root] = _under(tree.root, last, root._data_producer)
+    return nodes
+
+
+def _by_root(root: Task, ends: list[Any], combine: Any) -> Task:
+    """The sum of what is left, by the root's own function."""
+    if len(ends) == 1 and isinstance(ends[0], Task) and combine is not None and ends[0].func is combine:
+        return operation(root.func, ends[0].args)
+    return operation(root.func, (List(*ends),))
+
+
+def _with_axes(total: Any, root: Task, tree: Tree) -> Task:
+    """The sum with the axes that the root's own function leaves."""
+    if not keeps_dimensions(root.func):
+        return operation(np.squeeze, (total,), {"axis": tree.reducer.axis})
+    return operation(identity, (total,)) if isinstance(total, TaskRef) else total
+
+
+def _few(ends: list[Any], level: int, gather: _Add, keep: Callable[[int, int, Task], TaskRef]) -> list[Any]:
+    """The sums of the chains, added up in a tree until one task can take in what is left."""
     while len(ends) > FAN_IN:
         groups = [ends[i : i + FAN_IN] for i in range(0, len(ends), FAN_IN)]
         ends = [
@@ -154,18 +179,7 @@ def accumulate(
             for i, group in enumerate(groups)
         ]
         level += 1
-    if loose and len(ends) == 1 and isinstance(ends[0], Task) and ends[0].func is combine:
-        last = operation(root.func, ends[0].args)
-    elif scalar or loose:
-        last = operation(root.func, (List(*ends),))
-    else:
-        last = _sum(gather, ends)
-        if not keeps_dimensions(root.func):
-            last = operation(np.squeeze, (last,), {"axis": tree.reducer.axis})
-    if isinstance(last, TaskRef):
-        last = operation(identity, (last,))
-    nodes[tree.root] = _under(tree.root, last, root._data_producer)
-    return nodes
+    return ends
 
 
 def _sum(add: _Add, parts: Sequence[Any]) -> Any:

@@ -253,6 +253,11 @@ def tiled(refs: Sequence[Any], shape: Sequence[int], reader: Reader) -> Any:
             if dtype is not None and made != dtype:
                 return NOT_TILED
             dtype = made
+    return _grid(tiles, shape, dtype)
+
+
+def _grid(tiles: list[tuple[tuple[int, ...], Any, Any]], shape: Sequence[int], dtype: Any) -> Any:
+    """The mosaic of a grid of tiles, if their sizes agree along every axis."""
     ndim = len(shape)
     stride = len(tiles)
     starts, sizes = [], []

@@ -1,0 +1,205 @@
+"""Abstract interpretation: what an expression gives, from what is known of what it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MethodType, NoneType
+from typing import Any
+
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _identity_cast,
+)
+from dask._task_spec import Set as SetNode
+from dask._task_spec import Tuple as TupleNode
+from toolz import last, pipe
+
+from dask_rewrite.analysis.fact_cache import (
+    NOTHING,
+    RESULTS,
+    UNKNOWN,
+    Function,
+    Keywords,
+    function_of,
+    intern,
+    keywords_of,
+    name_here,
+    signature,
+    transferred,
+)
+from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.analysis.knowledge.loading import FILES, source_of
+from dask_rewrite.graph.templates import template_of
+from dask_rewrite.graph.writes import written_block
+
+#: Types of most arguments that are neither nodes nor references.
+_DATA = frozenset([tuple, int, slice, str, NoneType, bool, float, dict, list])
+
+
+class Evaluator:
+    """Evaluates expressions over what is known of blocks, each call of a graph once.
+
+    Examples
+    --------
+    >>> import operator
+    >>> import numpy as np
+    >>> block = Fact((2, 3), np.dtype("i8"))
+    >>> Evaluator().of(Task("y", operator.getitem, TaskRef("x"), (slice(1),)), {"x": block}).shape
+    (1, 3)
+    """
+
+    __slots__ = ("_here", "_keywords", "_sources", "functions")
+
+    def __init__(self) -> None:
+        self.functions: dict[int, Function] = {}
+        self._keywords: dict[int, Keywords] = {}
+        self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
+        self._sources: dict[int, tuple[Any, Any]] = {}
+
+    def literal(self, value: Any) -> Any:
+        """The value of data, with what stands for a file of blocks in the place of the file."""
+        if type(value).__name__ not in FILES:
+            return value
+        found = self._sources.get(id(value))
+        if found is None:
+            found = self._sources[id(value)] = (value, source_of(value))
+        return found[1]
+
+    def of(self, node: Any, env: Mapping[Any, Any]) -> Any:
+        """The abstract value of an expression: a fact, a literal, a list of these, or UNKNOWN."""
+        kind = type(node)
+        if kind in _DATA:
+            return node
+        if kind is TaskRef:
+            return env.get(node.key, UNKNOWN)
+        if kind is Task:
+            return self.call(node, env)
+        if kind is List:
+            return self._list(node.args, env)
+        if kind is DataNode:
+            return self.literal(node.value)
+        if kind is Alias:
+            return env.get(node.target, UNKNOWN)
+        if not isinstance(node, GraphNode):
+            return env.get(node.key, UNKNOWN) if isinstance(node, TaskRef) else self.literal(node)
+        return self._container(node, env) if isinstance(node, NestedContainer) else UNKNOWN
+
+    def _list(self, args: Iterable[Any], env: Mapping[Any, Any]) -> Any:
+        values = []
+        for arg in args:
+            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self.of(arg, env)
+            if value is UNKNOWN:
+                return UNKNOWN
+            values.append(value)
+        return values
+
+    def _container(self, node: NestedContainer, env: Mapping[Any, Any]) -> Any:
+        values = self._list(node.args, env)
+        if values is UNKNOWN:
+            return UNKNOWN
+        kind = type(node)
+        if kind is Dict:
+            return dict(zip(values[::2], values[1::2]))
+        if kind is TupleNode:
+            return tuple(values)
+        return set(values) if kind is SetNode else UNKNOWN
+
+    def call(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        func = task.func
+        function = self.functions.get(id(func)) or function_of(func, self.functions)
+        if function.is_special and (found := self._special(task, env)) is not NOTHING:
+            return found
+        args = []
+        call: list[Any] = [function.number]
+        is_compared = function.number is not None
+        for arg in task.args:
+            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self.of(arg, env)
+            if value is UNKNOWN:
+                return UNKNOWN
+            args.append(value)
+            if type(value) is Fact and value.number:
+                call.append(value.number)
+            elif is_compared:
+                try:
+                    call.append(signature(value))
+                except TypeError:  # an argument that cannot be compared
+                    is_compared = False
+        kwargs = task.kwargs
+        if kwargs:
+            given = self._keywords.get(id(kwargs)) or keywords_of(kwargs, self._keywords)
+            if given.has_blocks:
+                kwargs = {name: self.of(arg, env) for name, arg in kwargs.items()}
+                if any(value is UNKNOWN for value in kwargs.values()):
+                    return UNKNOWN
+            call.append(given.signature)
+            is_compared = is_compared and given.signature is not None
+        if is_compared:
+            form = tuple(call)
+            found = RESULTS.get(form, NOTHING)
+            if found is NOTHING:
+                found = RESULTS[form] = transferred(func, args, kwargs)
+            return found
+        mine = (id(func), *map(name_here, args), None, *map(name_here, kwargs.items()))
+        return self._remembered(mine, partial(transferred, func, args, kwargs))
+
+    def _remembered(self, name: Any, find: partial[Any]) -> Any:
+        """What was found under a name that holds in this graph only, or is found now."""
+        known_already = self._here.get(name)
+        if known_already is None:  # keeps alive what is named by identity
+            known_already = self._here[name] = (find(), find)
+        return known_already[0]
+
+    def _special(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        """The value of what is more than a call of its function; `NOTHING` where it is not."""
+        func = task.func
+        if type(func) is MethodType:
+            return self._template(task, env)
+        if func is pipe:
+            return self._program(task, env)
+        if func is last and (block := written_block(task)) is not None:
+            fact = self.of(block, env)
+            return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
+        if func is _identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
+            return self._list(task.args, env)
+        return NOTHING
+
+    def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        found = template_of(task)
+        if found is None:
+            return UNKNOWN
+        template, inputs = found
+        inner = {name: self.of(value, env) for name, value in inputs.items()}
+        memo = (id(template), *map(name_here, inner.values()))
+        known_already = self._here.get(memo)
+        if known_already is None:
+            known_already = self._here[memo] = (self.of(template, inner), template, inner)
+        return known_already[0]
+
+    def _program(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        held, *steps = task.args
+        if type(held) is not Task or held.func is not dict or held.args:
+            return UNKNOWN
+        state = {name: self.of(value, env) for name, value in held.kwargs.items()}
+        bodies = [step.__self__ if type(step) is MethodType else None for step in steps]
+        return self._remembered(
+            (*map(id, bodies), pipe, *map(name_here, state.values())), partial(self._run, bodies, state)
+        )
+
+    def _run(self, bodies: list[Any], state: Any) -> Any:
+        for body in bodies:
+            if type(body) is not Task or type(state) is not dict:
+                return UNKNOWN
+            if body.func is dict and not body.args:
+                state = {name: self.of(value, state) for name, value in body.kwargs.items()}
+            else:
+                state = self.of(body, state)
+        return state
