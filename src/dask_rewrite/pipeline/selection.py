@@ -19,6 +19,7 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
+from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
@@ -46,6 +47,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
     "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
     "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
+    "inline-sources": InlineSources,  # once equal work is one, and before anybody asks what sums wait for
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks

@@ -1,0 +1,248 @@
+"""Cheap blocks that are made out of nothing, and the tasks that use them."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.array import chunk
+from dask.typing import Key
+
+from dask_rewrite.analysis.knowledge.creation import CREATION
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.graph.graph import Graph, consumers_of, without_users
+from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nodes import may_move, with_values
+from dask_rewrite.graph.templates import template_of
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.site import Site
+
+_PURE = {func for func, known in {**CREATION, **ELEMENTWISE}.items() if known.pure}
+#: Constants of one element, broadcast: whatever their shape, they take no memory.
+_CONSTANT = frozenset([func for func in _PURE if getattr(func, "__module__", "") == "dask.array.wrap"])
+_MAKING = frozenset(_PURE - _CONSTANT - {builtins.sum, functools.reduce})
+_GETITEMS = frozenset([operator.getitem, of_dask(chunk, "getitem")])
+_VIEWS = frozenset([np.broadcast_to, np.expand_dims, np.transpose, np.swapaxes, np.moveaxis, np.atleast_1d])
+_ITEM = 8  # bytes of an element on the way, though the result may have smaller ones
+
+
+@dataclass(frozen=True, slots=True)
+class InlineSources:
+    """``f(x0, r), f(x1, r), ...`` and ``r = arange(n)`` → ``f(x0, arange(n)), f(x1, arange(n)), ...``.
+
+    Blocks of a grid of coordinates, constants and what is broadcast of them are used by whole rows of
+    blocks: all of these wait for one task, are tied to each other, and hold its result. To make such a
+    block again costs less than a task (compilers call it rematerialization of constants). Legal where all
+    functions on the way are known to be pure and the block to be a NumPy array; never for random numbers,
+    loads and data, nor for what somebody asked for.
+
+    Parameters
+    ----------
+    max_bytes : int
+        Bytes that are made anew for one task, at most.
+    share : int
+        More may be made where that is at most one part in so many of the block that is used: rows and
+        columns that are broadcast.
+    max_sources : int
+        Sources that one task may make.
+    max_depth : int
+        Nesting that tasks may reach.
+    """
+
+    name: ClassVar[str] = "inline-sources"
+    max_bytes: int = 65_536
+    share: int = 8
+    max_sources: int = 8
+    max_depth: int = 12
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        if graph.shared:  # others may hold what waits for these
+            return graph
+        sources = _Sources(self, graph, context)
+        roots = sources.roots()
+        if not roots:
+            return graph
+        consumers = consumers_of(graph.nodes)
+        made = sources.closure(roots, consumers)
+        if not made:
+            return graph
+        users = {user: None for key in made for user in consumers.get(key, ()) if user not in made}
+        nodes = dict(graph.nodes)
+        inlined = 0
+        for user in users:
+            taken = self._taken(user, made, graph, context)
+            if taken:
+                nodes[user] = with_values(graph.nodes[user], taken)
+                inlined += len(taken)
+        if not inlined:
+            return graph
+        without_users(nodes, graph.outputs)
+        context.remarks.applied(self.name, None, f"sources made where they are used: {inlined}", inlined)
+        return graph.with_nodes(nodes)
+
+    def _taken(self, user: Key, made: dict[Key, _Source], graph: Graph, context: Context) -> dict[Key, Task]:
+        """The sources that a task will make itself."""
+        task = graph.nodes[user]
+        if type(task) is not Task or not may_move(task.func):
+            return {}
+        if not context.fuse_text_keys and type(user) is str:
+            return {}
+        depth, references, levels = survey(task, {})
+        twice: set[Key] = set()  # what is referred to twice would be made twice
+        if len(references) > len(task._dependencies):
+            twice = {key for key, times in Counter(references).items() if times > 1}
+        taken: dict[Key, Task] = {}
+        room = self.max_bytes
+        for key, level in zip(references, levels):
+            source = made.get(key)
+            if source is None or len(taken) == self.max_sources or key in twice:
+                continue
+            if max(depth, level + 1 + source.depth) > self.max_depth or not _alike(user, key, graph):
+                continue
+            if source.cost > max(room, source.nbytes // self.share):
+                continue
+            if context.remarks.allow(self.name, user):
+                room -= min(room, source.cost)
+                taken[key] = source.task
+        return taken
+
+
+class _Source(NamedTuple):
+    """A block that waits for nothing: how it is made, how deep that nests, what that costs, and its size."""
+
+    task: Task
+    depth: int
+    cost: int
+    nbytes: int
+
+
+class _Sources:
+    """Which tasks make cheap blocks out of nothing, or of such blocks."""
+
+    def __init__(self, bounds: InlineSources, graph: Graph, context: Context) -> None:
+        self._bounds, self._graph, self._context = bounds, graph, context
+        self._site = Site(graph, context)
+        self._outputs = frozenset(graph.outputs)
+        self._costs: dict[int, tuple[Any, int | None]] = {}  # by template
+
+    def roots(self) -> list[Key]:
+        """Blocks that are made out of nothing: few graphs have any."""
+        found = []
+        for tasks in self._context.by_function(self._graph).values():
+            if not _may_make(tasks[0]):
+                continue
+            found += [task.key for task in tasks if not task._dependencies and self._is_free(task)]
+        return found
+
+    def closure(self, roots: Sequence[Key], consumers: Any) -> dict[Key, _Source]:
+        """The roots and all that is made of nothing else."""
+        nodes = self._graph.nodes
+        made: dict[Key, _Source] = {}
+        waiting: dict[Key, int] = {}
+        stack = list(reversed(roots))
+        while stack:
+            key = stack.pop()
+            task = nodes[key]
+            source = self._source(task, made)  # type: ignore[arg-type] # only tasks are put there
+            if source is None:
+                continue
+            made[key] = source
+            for user in consumers.get(key, ()):
+                left = waiting.get(user)
+                if left is None:
+                    node = nodes[user]
+                    left = len(node._dependencies) if type(node) is Task and self._is_free(node) else -1
+                waiting[user] = left - 1
+                if left == 1:
+                    stack.append(user)
+        return made
+
+    def _is_free(self, task: Task) -> bool:
+        """Nobody asked for it, and nobody watches it."""
+        return type(task.key) is tuple and task.key not in self._outputs and not task._data_producer
+
+    def _source(self, task: Task, made: dict[Key, _Source]) -> _Source | None:
+        below = [made[dep] for dep in task._dependencies]
+        depth, references, levels = survey(task, {})
+        if len(references) > len(below) or not all(_alike(task.key, dep, self._graph) for dep in references):
+            return None
+        depth = max([depth, *[level + 1 + made[key].depth for key, level in zip(references, levels)]])
+        if depth > self._bounds.max_depth // 2:
+            return None
+        per_element = self._cost(task)
+        fact = None if per_element is None else self._site.facts.of(task.key)
+        if per_element is None or fact is None or not self._site.effects.pure(task):
+            return None
+        cost = per_element * fact.size + sum(source.cost for source in below)
+        values = {dep: made[dep].task for dep in task._dependencies}
+        return _Source(with_values(task, values) if values else task, depth, cost, fact.nbytes)
+
+    def _cost(self, task: Task) -> int | None:
+        """Bytes that are made for each element of the result; None for what is not cheap, or not known."""
+        if type(task.func) is not MethodType:
+            return _cost_of([task], task)
+        found = template_of(task)
+        if found is None or any(isinstance(value, GraphNode) for value in found[1].values()):
+            return None
+        template = found[0]
+        known = self._costs.get(id(template))
+        if known is None:
+            known = self._costs[id(template)] = (template, _cost_of([template], None))
+        return known[1]
+
+
+def _cost_of(stack: list[Any], top: Task | None) -> int | None:
+    cost = 0
+    while stack:
+        task = stack.pop()
+        if type(task) is not Task:
+            return None
+        func = task.func.func if type(task.func) is partial else task.func
+        arguments = [*task.args, *task.kwargs.values()]
+        try:
+            if func in _MAKING:
+                cost = _ITEM
+            elif func in _GETITEMS:
+                if not (_keeps_all(task.args) or (task is top and type(task.args[0]) is TaskRef)):
+                    return None  # what it takes a part of may be large
+            elif func not in _VIEWS and func not in _CONSTANT:
+                return None
+        except TypeError:  # not hashable
+            return None
+        stack += [arg for arg in arguments if isinstance(arg, GraphNode)]
+    return cost
+
+
+def _keeps_all(args: Sequence[Any]) -> bool:
+    """Whether an index only adds axes."""
+    index = args[1] if len(args) == 2 else None
+    return type(index) is tuple and all(part is None or part == slice(None) for part in index)
+
+
+def _may_make(task: Task) -> bool:
+    """Whether a task may make something out of nothing; asked once for each function."""
+    if type(task.func) is MethodType:
+        return template_of(task) is not None
+    func = task.func.func if type(task.func) is partial else task.func
+    try:
+        return func in _MAKING or func in _CONSTANT or func in _GETITEMS or func in _VIEWS
+    except TypeError:
+        return False
+
+
+def _alike(one: Key, other: Key, graph: Graph) -> bool:
+    annotations = graph.annotations
+    return not annotations or annotations.get(one) == annotations.get(other)
+
+
+__all__ = ["InlineSources"]

@@ -1,0 +1,187 @@
+"""Cheap blocks that are made out of nothing are made where they are used."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import chunk
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.inline_sources import InlineSources
+from dask_rewrite.remarks import Remarks
+from helpers import assert_same, assert_same_as_stock, switched_on, tasks_of
+
+
+def twice(block: Any) -> Any:
+    """Nobody knows what this does."""
+    return block * 2
+
+
+def grid(source: Task, users: int = 3, func: Any = twice) -> Graph:
+    """One block used by several tasks."""
+    nodes: dict[Any, Any] = {source.key: source}
+    nodes.update({("y", i): Task(("y", i), func, TaskRef(source.key)) for i in range(users)})
+    return Graph(nodes, tuple(("y", i) for i in range(users)))
+
+
+def arange(length: int = 100) -> Task:
+    return Task(("r", 0), chunk.arange, 0, length, 1, length, np.dtype("i8"))
+
+
+def run(graph: Graph, **options: Any) -> tuple[Graph, Remarks]:
+    remarks = Remarks()
+    after = InlineSources(**options).run(graph, Context(remarks))
+    verify(after, thorough=True)
+    assert_same(dask.get(after.nodes, list(graph.outputs)), dask.get(graph.nodes, list(graph.outputs)))
+    return after, remarks
+
+
+SOURCES = {
+    "arange": arange(),
+    "linspace": Task(("r", 0), chunk.linspace, 0.0, 1.0, 100, True, np.dtype("f8")),
+    "zeros": Task(("r", 0), np.zeros, (4, 5), np.dtype("f4")),
+    "full": Task(("r", 0), np.full, (4, 5), -0.0, np.dtype("f8")),
+    "nan": Task(("r", 0), np.full, (), np.nan, np.dtype("f8")),
+    "empty": arange(0),
+    "row": Task(("r", 0), operator.getitem, arange(), (None, slice(None))),
+    "cosine": Task(("r", 0), np.cos, arange()),
+    "broadcast": Task(("r", 0), np.broadcast_to, arange(), (50, 100)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_fires(source: Task) -> None:
+    graph = grid(source)
+    after, remarks = run(graph)
+    assert list(after.nodes) == list(graph.outputs)
+    assert not any(node.dependencies for node in after.nodes.values())
+    assert remarks.counts["inline-sources", "applied"] == 3
+    assert ("r", 0) in graph.nodes
+    assert run(after)[0] is after
+
+
+def test_what_is_made_of_sources_goes_too() -> None:
+    """A row of a grid, down to the count of positions."""
+    graph = grid(Task(("wide", 0), np.broadcast_to, TaskRef(("row", 0)), (50, 100)))
+    graph.nodes["row", 0] = Task(("row", 0), operator.getitem, TaskRef(("r", 0)), (None, slice(None)))
+    graph.nodes["r", 0] = arange()
+    after, _ = run(graph)
+    assert list(after.nodes) == list(graph.outputs)
+
+
+DECLINED = {
+    "large": arange(100_000),
+    "unknown": Task(("r", 0), twice, 3),
+    "random": Task(("r", 0), np.random.random, 3),
+    "empty_like": Task(("r", 0), np.empty, 0),
+    "part of a large one": Task(("r", 0), operator.getitem, Task(None, np.zeros, 10**6), slice(3)),
+    "reduction": Task(("r", 0), np.sum, arange()),
+    "text": Task("r", np.zeros, 3),
+    "load": Task(("r", 0), np.zeros, 3, _data_producer=True),
+}
+
+
+@pytest.mark.parametrize("source", DECLINED.values(), ids=DECLINED)
+def test_declines(source: Task) -> None:
+    graph = grid(source, func=np.shape)
+    if source.func is np.random.random:
+        graph.outputs = (("y", 0),)
+    assert InlineSources().run(graph, Context()) is graph
+
+
+def test_bounds() -> None:
+    """Large blocks are made again only where they are little beside what is made of them."""
+    large = arange(100_000)
+    for rows, made in ((4, False), (40, True)):
+        wide = Task(("wide", 0), np.broadcast_to, TaskRef(("r", 0)), (rows, 100_000))
+        graph = grid(wide, func=np.shape)
+        graph.nodes["r", 0] = large
+        assert (("r", 0) not in run(graph)[0].nodes) == made
+    nodes: dict[Any, Any] = {("r", i): Task(("r", i), np.zeros, 3 + i) for i in range(20)}
+    nodes["y"] = Task("y", max, *[Task(None, np.sum, TaskRef(key)) for key in list(nodes)[:20]])
+    after, _ = run(Graph(nodes, ("y",)), max_sources=8)
+    assert len(after.nodes["y"].dependencies) == 12
+    assert not run(Graph(nodes, ("y",)), max_bytes=1)[1].counts
+
+
+def test_guards() -> None:
+    """Outputs, what is used twice, annotations, and what others hold."""
+    graph = grid(arange())
+    graph.outputs = (*graph.outputs, ("r", 0))
+    assert run(graph)[0] is graph
+    graph = grid(arange())
+    graph.nodes["y", 0] = Task(("y", 0), np.add, TaskRef(("r", 0)), TaskRef(("r", 0)))
+    after, _ = run(graph)
+    assert after.nodes["y", 0].dependencies == {("r", 0)}
+    assert not after.nodes["y", 1].dependencies
+    graph = grid(arange())
+    graph.annotations["y", 0] = {"workers": ["alice"]}
+    after, _ = run(graph)
+    assert [key for key, node in after.nodes.items() if node.dependencies] == [("y", 0)]
+    graph = grid(arange())
+    graph.shared = True
+    assert run(graph)[0] is graph
+    data = Graph({"x": DataNode("x", 3), "y": Task("y", abs, TaskRef("x"))}, ("y",))
+    assert run(data)[0] is data
+
+
+def lonlat() -> tuple[Any, Any]:
+    lon = da.arange(64, chunks=8)
+    return tuple(da.meshgrid(lon, da.arange(64, chunks=8)))  # type: ignore[return-value]
+
+
+def users_of(*collections: Any) -> Counter[Any]:
+    with switched_on():
+        graph = tasks_of(*collections)
+    return Counter(dep for node in graph.values() for dep in node.dependencies)
+
+
+def test_grids_become_chains() -> None:
+    """Blocks of a grid of coordinates wait for nothing and share nothing before they are summed up."""
+    lon, lat = lonlat()
+    total = (np.sin(lon) * np.cos(lat)).sum()
+    with switched_on():
+        graph = tasks_of(total)
+    sources = [node for node in graph.values() if not node.dependencies]
+    assert len(sources) == 64
+    assert len(graph) == 64 + 16 + 1 or len(graph) == 64 + 16 + 4 + 1
+    assert max(users_of(total).values()) == 1
+    assert_same_as_stock(total)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_random_blocks_are_drawn_once(optimize: bool) -> None:
+    x = da.random.default_rng(3).random((64, 64), chunks=8)
+    lon, lat = lonlat()
+    assert_same_as_stock(x + lon, x - lat, (x * np.cos(lat)).sum(), optimize_graph=optimize)
+
+
+def test_sums_of_products_with_a_row() -> None:
+    x = da.random.default_rng(3).random((64, 64), chunks=8)
+    weights = np.cos(np.deg2rad(da.linspace(-90, 90, 64, chunks=8)))
+    weighted = (x * weights[:, None]).sum()
+    assert max(users_of(weighted).values()) == 1
+    assert_same_as_stock(weighted)
+
+
+def test_other_kinds_of_blocks() -> None:
+    """What they meet may be anything."""
+    lon, lat = lonlat()
+    x = da.from_array(np.arange(4096.0).reshape(64, 64), chunks=8)
+    masked = da.ma.masked_where(x > 7, x)
+    objects = x.astype(object)
+    unknown = x[x[:, 0] > 640]
+    assert_same_as_stock(masked * lon + lat, objects + lon, unknown + da.arange(64, chunks=8))
+    assert_same_as_stock(lon.map_blocks(twice), lat.map_blocks(twice), lon + lat)
+    assert_same_as_stock(
+        da.ones((9, 9), chunks=4) * da.zeros(9, chunks=4), da.full((5,), -0.0, chunks=2) + x[:5, :5]
+    )
