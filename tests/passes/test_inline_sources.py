@@ -153,7 +153,7 @@ def test_grids_become_chains() -> None:
         graph = tasks_of(total)
     sources = [node for node in graph.values() if not node.dependencies]
     assert len(sources) == 64
-    assert len(graph) == 64 + 16 + 1 or len(graph) == 64 + 16 + 4 + 1
+    assert len(graph) == 64 + 16 + 1
     assert max(users_of(total).values()) == 1
     assert_same_as_stock(total)
 
