@@ -87,6 +87,9 @@ class _Search:
 
     def run(self, started: list[Key]) -> None:
         nodes = self.graph.nodes
+        value = self.facts.value
+        # What comes of a function that we do not know is made as a whole, and from all of its blocks.
+        started = [key for key in started if shape_of(value(key)) is not None]
         below = self._below(started)
         started = [key for key in started if self._may_shrink(key, below)]
         if not started:
