@@ -17,6 +17,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, Own
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist import Hoist
+from dask_rewrite.passes.hoist.sizes import Scales
 from helpers import assert_same, keys_of, switched_on, tasks_of
 from passes.hoist_cases import (
     BLOCKS,
@@ -220,3 +221,58 @@ def test_held_with_holes_of_all_kinds() -> None:
     assert copy["b"] == ["array", "model"]
     assert copy["c"] == "function"
     assert_same(copy["d"], np.arange(5))
+
+
+class Small:
+    """Has a way of its own to be pickled, and counts how often it is used."""
+
+    asked = 0
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __reduce__(self) -> Any:
+        Small.asked += 1
+        return Small, self.parts
+
+
+class Node:
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+@pytest.mark.parametrize("shape", ["list", "dict", "lists", "long lists", "pairs", "tree"])
+def test_many_objects_alike_are_weighed_by_a_few(shape: str) -> None:
+    objects: Any = [Small(i) for i in range(40_000)]
+    if shape == "dict":
+        objects = dict(enumerate(objects))
+    elif shape.endswith("lists"):
+        step = 400 if shape == "lists" else 4_000
+        objects = [objects[i : i + step] for i in range(0, 40_000, step)]
+    elif shape == "pairs":
+        objects = list(enumerate(objects))
+    elif shape == "tree":
+        while len(objects) > 1:
+            objects = [Node(*objects[i : i + 8]) for i in range(0, len(objects), 8)]
+    Small.asked = 0
+    scales = Scales(100_000)
+    weight = scales.weigh(objects)
+    assert weight.cores
+    assert Small.asked < (10_000 if shape == "tree" else 300)
+    if shape != "tree":
+        assert 40_000 * 5 < scales.nbytes(weight) < 40_000 * 500
+
+
+def test_a_sample_of_unlike_objects_is_no_sample() -> None:
+    tables = [np.arange(5000) if i % 7 else i for i in range(200)]
+    nodes = [Node(table) for table in tables]
+    scales = Scales(10_000)
+    assert scales.nbytes(scales.weigh(nodes)) > 8 * 5000 * 171
+
+
+def test_objects_that_hold_what_holds_them_are_weighed() -> None:
+    nodes: list[Any] = []
+    nodes += [Node(nodes, i) for i in range(1000)]
+    scales = Scales(1 << 40)
+    assert 10_000 < scales.weigh(nodes).light < 1_000_000
+    assert scales.weigh({"nodes": nodes}).light < 2_000_000

@@ -2,11 +2,13 @@
 
 Arrays know their size; functions, partial functions, bound methods, containers and plain objects are
 looked into. Only what has a way of its own to be pickled is pickled, and only until it is known to be
-heavy. Users' objects can do anything when they are pickled, so as little as possible is asked of them.
+heavy. Users' objects can do anything when they are pickled, so as little as possible is asked of them; of
+many of one kind side by side only a few are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -58,7 +60,7 @@ class Scales:
     min_bytes : int
         What weighs at least so much is heavy.
     max_parts : int
-        No further objects are looked into beyond so many.
+        No further objects are looked into beyond so many, or beyond a twentieth of it in one value.
 
     Examples
     --------
@@ -72,13 +74,15 @@ class Scales:
 
     def __init__(self, min_bytes: int, max_parts: int = 200_000) -> None:
         self.min_bytes = min_bytes
-        self.left = max_parts
+        self.left, self._most_of_one, self._least = max_parts, max_parts // 20, 0
         self.failed: dict[str, str] = {}  # types that cannot be pickled, and what they say
         self._known: dict[int, Weight] = {}
         self._alive: list[Any] = []  # a new object at an old address is not the old object
         self._cores: dict[int, int] = {}  # bytes of the heavy parts
         self._named: dict[int, bool] = {}
         self._codes: dict[int, tuple[int, list[Any]]] = {}
+        self._opened: set[int] = set()  # what is being looked into
+        self._sampling: list[int] = []  # containers of which samples are being weighed
 
     def nbytes(self, weight: Weight) -> int:
         """Light and heavy parts together."""
@@ -90,9 +94,10 @@ class Scales:
 
     def weigh(self, value: Any) -> Weight:
         """The weight of an object; parts that it holds several times may count several times."""
-        known = self._known
+        known, opened = self._known, self._opened
         stack: list[tuple[Any, int, list[Any] | None]] = [(value, 0, None)]
-        opened: set[int] = set()
+        if not self._sampling:
+            self._least = max(self.left - self._most_of_one, 0)
         while stack:
             here, own, parts = stack.pop()
             at = id(here)
@@ -102,7 +107,7 @@ class Scales:
                 opened.add(at)
                 self._alive.append(here)
                 self.left -= 1
-                own, found = _LIGHT if self.left < 0 else self._parts(here)
+                own, found = _LIGHT if self.left < self._least else self._parts(here)
                 if found is None:
                     known[at] = Weight(0, movable=False)
                 elif found:
@@ -148,10 +153,10 @@ class Scales:
     def _items(self, values: Collection[Any], own: int = 0) -> tuple[int, list[Any]]:
         """Bytes and parts of many values, those in containers and tasks included."""
         parts: list[Any] = []
-        stack = [values]
+        stack = [(values, 0)]
         seen: set[int] = set()
         while stack:
-            items = stack.pop()
+            items, at = stack.pop()
             own += 10 * len(items)
             kinds = set(map(type, items))
             if kinds <= ATOMS:
@@ -159,6 +164,9 @@ class Scales:
             if kinds <= _TEXT:
                 own += sum([len(item) for item in items if type(item) is str])
                 continue
+            if len(items) > _ALIKE and len(self._sampling) < _DEEP:
+                light, items = self._sampled(items, at)
+                own += light
             for item in items:
                 kind = type(item)
                 if kind in ATOMS:
@@ -171,12 +179,29 @@ class Scales:
                 elif kind in _CONTAINERS or isinstance(item, (dict, GraphNode)):
                     if id(item) in self._known:
                         parts.append(item)
-                    elif id(item) not in seen and len(seen) < _LONG:
+                    elif id(item) not in seen and id(item) not in self._sampling and len(seen) < _LONG:
                         seen.add(id(item))
-                        stack.append(inside(item))
+                        stack.append((inside(item), id(item)))
                 elif not (kind is FunctionType or isinstance(item, type)) or not self.is_named(item):
                     parts.append(item)
         return own, parts
+
+    def _sampled(self, items: Collection[Any], at: int) -> tuple[int, Collection[Any]]:
+        """Bytes of the kinds of which there are many, if a few of each are alike; and the other values."""
+        many = [kind for kind, times in Counter(map(type, items)).items() if times > _ALIKE]
+        own, rest = 0, [item for item in items if type(item) not in many]
+        self._sampling.append(at)
+        for kind in many:
+            alike = [item for item in items if type(item) is kind]
+            if kind not in _MEASURED:
+                found = [self.weigh(item) for item in alike[:: len(alike) // _SAMPLE]]
+                heavy = sum([bool(weight.cores) for weight in found])
+                if heavy in (0, len(found)) and all([weight.movable for weight in found]):
+                    own += sum(map(self.nbytes, found)) * len(alike) // len(found)
+                    continue
+            rest += alike
+        self._sampling.pop()
+        return own, rest
 
     def is_named(self, function: Any) -> bool:
         """Whether a function is sent as no more than a name."""
@@ -245,11 +270,13 @@ class Scales:
 
 _LIGHT: tuple[int, list[Any]] = (10, [])
 _CONTAINERS = frozenset((list, tuple, set, frozenset))
-#: An object with more heavy parts than this is taken as one.
-_MANY = 32
-#: Containers in one object that are looked into.
-_LONG = 1000
+#: An object with more heavy parts is taken as one; of its containers no more are looked into.
+_MANY, _LONG = 32, 1000
 _TEXT = ATOMS | {str}
+#: Of more values of one kind side by side than this, only so many are looked into; and samples of samples.
+_ALIKE, _SAMPLE, _DEEP = 64, 16, 8
+#: Kinds that tell their size at once.
+_MEASURED = ATOMS | {str, bytes, bytearray, np.ndarray}
 
 
 def _members(kind: type) -> list[Any]:
