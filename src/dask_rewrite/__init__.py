@@ -23,6 +23,7 @@ from dask_rewrite.hook.switch import disable, enable  # noqa: E402 - reads them 
 if TYPE_CHECKING:
     from dask_rewrite.tools.bisect import bisect
     from dask_rewrite.tools.explain import Report, explain
+    from dask_rewrite.tools.explain_error import ErrorReport, explain_error
     from dask_rewrite.tools.forecast import Forecast, forecast
     from dask_rewrite.tools.preflight import PreflightReport, preflight
     from dask_rewrite.tools.status import Status, status
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "bisect": "dask_rewrite.tools.bisect",
     "explain": "dask_rewrite.tools.explain",
+    "explain_error": "dask_rewrite.tools.explain_error",
+    "ErrorReport": "dask_rewrite.tools.explain_error",
     "forecast": "dask_rewrite.tools.forecast",
     "Forecast": "dask_rewrite.tools.forecast",
     "preflight": "dask_rewrite.tools.preflight",
@@ -41,6 +44,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "ErrorReport",
     "Forecast",
     "MemoryLimitError",
     "PreflightReport",
@@ -53,6 +57,7 @@ __all__ = [
     "disable",
     "enable",
     "explain",
+    "explain_error",
     "forecast",
     "optimize",
     "preflight",

@@ -218,7 +218,7 @@ def test_objects_that_do_not_want_to_be_looked_at() -> None:
 
 
 def test_what_cannot_be_pickled_is_named() -> None:
-    from dask_rewrite.tools.culprit import culprit
+    from dask_rewrite.graph.culprit import culprit
 
     model = Model()
     model.lock = threading.Lock()

@@ -10,8 +10,8 @@ import pytest
 from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.delayed import delayed
 
+from dask_rewrite.graph.culprit import culprit, parts
 from dask_rewrite.graph.pickling import by_reference, pickled_size
-from dask_rewrite.tools.culprit import culprit, parts
 from dask_rewrite.tools.preflight import PreflightReport, preflight
 from tools.preflight_cases import LOCK, Model, closure_over, collection, default_of, generator, uses_global
 from tools.test_report import Balanced

@@ -45,6 +45,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return found
 
 
+#: What is written at once is shorter, but for the contents of large objects.
+_FRAME = 1 << 20
+
+
 class _Enough(BaseException):
     """Heavy already: no need to go on."""
 
@@ -69,6 +73,17 @@ class _Scale:
         self.nbytes += size
         if self.nbytes > self.enough:
             raise _Enough
+
+
+class _Reading(_Scale):
+    """One that sees whether something is named that only this process can import."""
+
+    of_main = False
+
+    def write(self, data: Any) -> int:
+        size = super().write(data)
+        self.of_main = self.of_main or (size < _FRAME and b"__main__" in bytes(data))
+        return size
 
 
 def pickled_size(value: Any) -> int:
@@ -103,18 +118,20 @@ def pickled_up_to(value: Any, enough: int, fallback: Callable[[], Any] = _loaded
     True
     """
     try:
-        return _weighed(value, enough, cloudpickle.Pickler)
+        return _weighed(value, _Scale(enough), cloudpickle.Pickler)
     except Exception:
         pickler = fallback()
         if pickler is None:
             raise
+        scale = _Reading(enough)
         with suppress(Exception):
-            return _weighed(value, enough, pickler)
+            _weighed(value, scale, pickler)
+            if not scale.of_main:  # else distributed takes cloudpickle as well
+                return scale.nbytes
         raise
 
 
-def _weighed(value: Any, enough: int, pickler: Any) -> int:
-    scale = _Scale(enough)
+def _weighed(value: Any, scale: _Scale, pickler: Any) -> int:
     with suppress(_Enough):
         pickler(scale, protocol=5, buffer_callback=scale.add_buffer).dump(value)
     return scale.nbytes

@@ -23,6 +23,7 @@ from toolz import identity
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.memory_limit import hold_to_limit
+from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
@@ -109,6 +110,7 @@ class Optimizer(int, Expr):
         """Called by dask on the client with the expression that this is an operand of."""
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
+        watch()
         return self._rewritten(parent)
 
     def _rewritten(self, parent: HLGExpr, trace: Trace | None = None) -> HLGExpr:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 
 import dask.config
 
+from dask_rewrite.hook.notes import unwatch
 from dask_rewrite.hook.optimizer import check_hook, optimize
 from dask_rewrite.remarks import RewriteWarning
 
@@ -89,6 +90,7 @@ def disable() -> None:
     >>> dask_rewrite.disable()
     """
     _remove(CONFIG_KEYS)
+    unwatch()
 
 
 def _remove(keys: Any) -> None:

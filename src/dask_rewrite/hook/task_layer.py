@@ -14,14 +14,19 @@ from toolz import identity
 
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.program import operation
+from dask_rewrite.hook.notes import complain
 from dask_rewrite.hook.wire import Packed
 
 
 class TaskLayer(MaterializedLayer):
     """A layer of task nodes that can be cloned and bound; dask's own knows tuples only.
 
-    Pickled it becomes dask's own layer, with its tasks written down as columns.
+    Pickled it becomes dask's own layer, with its tasks written down as columns. Distributed tries
+    several ways to pickle; the third time in a row it may well be that some of them cannot be sent.
     """
+
+    #: How often pickling has begun, and whether it came to an end the last time.
+    begun, done = 0, True
 
     def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
         """The layer under new keys; tasks without dependencies among ``keys`` wait for ``bind_to``."""
@@ -42,4 +47,19 @@ class TaskLayer(MaterializedLayer):
         return TaskLayer(made, annotations=self.annotations), bound
 
     def __reduce__(self) -> Any:
-        return MaterializedLayer, (Packed(self.mapping), self.annotations)
+        self.begun += 1
+        if self.begun > 2 and not self.done:
+            complain(self.mapping)
+        self.done = False
+        return MaterializedLayer, (Packed(self.mapping), self.annotations), _Done(self)
+
+
+class _Done:
+    """Pickled after all that a layer has, and unpickled as no attributes."""
+
+    def __init__(self, layer: TaskLayer) -> None:
+        self.layer = layer
+
+    def __reduce__(self) -> Any:
+        self.layer.done = True
+        return dict, ()

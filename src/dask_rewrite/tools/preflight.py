@@ -15,9 +15,9 @@ from dask._task_spec import Alias, GraphNode, Task, TaskRef, convert_legacy_task
 from dask.typing import Key
 from dask.utils import funcname, key_split
 
+from dask_rewrite.graph.culprit import Culprit, culprit, parts
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
 from dask_rewrite.graph.pickling import by_reference, pickled_size
-from dask_rewrite.tools.culprit import Culprit, culprit, parts
 from dask_rewrite.tools.preflight_report import Payload, PreflightReport, Problem, Shape
 
 __all__ = ["PreflightReport", "preflight"]
@@ -63,7 +63,7 @@ def preflight(*collections: Any) -> PreflightReport:
     ("global variable 'lock' of function guarded", '_thread.lock')
     """
     survey = _Survey()
-    for layer, tasks in _layers(collections):
+    for layer, tasks in layers_of(collections):
         survey.add(layer, tasks)
     return survey.report()
 
@@ -161,7 +161,8 @@ class _Survey:
         return True
 
 
-def _layers(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, Any]]]:
+def layers_of(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, Any]]]:
+    """The layers of collections that are needed, under the names that the user knows, and their tasks."""
     from dask.base import is_dask_collection
     from dask.core import flatten
     from dask.highlevelgraph import HighLevelGraph

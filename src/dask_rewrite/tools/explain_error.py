@@ -1,0 +1,88 @@
+"""Which step of which task an exception comes from: ``explain_error(exc)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dask_rewrite.graph.labels import functions_of
+from dask_rewrite.hook.notes import WITHOUT, Origin, origin
+from dask_rewrite.hook.optimizer import Recorder
+from dask_rewrite.tools.expressions import expression_of
+from dask_rewrite.tools.preflight import layers_of
+
+__all__ = ["ErrorReport", "explain_error"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ErrorReport:
+    """Where an exception comes from. Shows itself as text.
+
+    Parameters
+    ----------
+    origin : Origin
+        The step that raised, its task, and all steps of that, as far as they are known.
+    layers : tuple of str
+        Layers of the collections that call what raised, as the program built them.
+    """
+
+    origin: Origin
+    layers: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join([str(self.origin), *(f"in the layer {name!r}" for name in self.layers), WITHOUT])
+
+
+def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
+    """Name the step, the task and the layer that an exception of a computation comes from.
+
+    Schedulers of one process add the same as a note to the exception. A cluster sends exceptions without the
+    values that stood in its frames: there the step is told by the name of its function, and the layer if the
+    collections are given that were computed; the task only for a ``KilledWorker``.
+
+    Parameters
+    ----------
+    error : BaseException
+        What computing raised.
+    *collections : dask collections
+        What was computed.
+
+    Returns
+    -------
+    ErrorReport
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import dask_rewrite
+    >>> def fails(block):
+    ...     raise ValueError("bad block")
+    >>> x = da.ones(4, chunks=2).map_blocks(fails, dtype=float)
+    >>> try:
+    ...     x.sum().compute()
+    ... except ValueError as error:
+    ...     report = dask_rewrite.explain_error(error, x)
+    >>> report.origin.step, report.layers == (x.name,)
+    ('fails', True)
+    """
+    found = origin(error)
+    if not collections:
+        return ErrorReport(found, ())
+    node = _sent(found, collections)
+    if node is not None:
+        found = replace(found, steps=tuple(functions_of(node)))
+    wanted = {found.step} if found.step else set(found.steps)
+    layers = [
+        name
+        for name, tasks in layers_of(collections)
+        if any(not wanted.isdisjoint(functions_of(task)) for task in tasks.values())
+    ]
+    return ErrorReport(found, tuple(layers))
+
+
+def _sent(found: Origin, collections: tuple[Any, ...]) -> Any:
+    """The task as it was sent to the scheduler, or another one that has the same step."""
+    nodes = dict(expression_of(collections, Recorder(), "explain_error").__dask_graph__())
+    if found.key is not None:
+        return nodes.get(found.key)
+    return next((node for node in nodes.values() if found.step in functions_of(node)), None)
