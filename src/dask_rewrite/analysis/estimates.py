@@ -20,8 +20,14 @@ class Estimate(NamedTuple):
 
 
 def estimate(facts: Facts, key: Key) -> Estimate | None:
-    """How large a block is, from facts where there are any and from declarations where not."""
-    fact = facts.of(key)
+    """How large a block is, from facts where there are any and from declarations where not.
+
+    A block that is declared is not looked into for its facts: for an estimate what is said is good enough.
+    """
+    fact = facts.found(key)
+    if fact is None and facts.declared is not None:
+        fact = facts.declared.belief(key)
+    fact = fact or facts.of(key)
     if fact is None and facts.declared is not None:
         if facts.beliefs is None:
             facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))

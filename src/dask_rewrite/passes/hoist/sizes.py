@@ -196,7 +196,7 @@ class Scales:
             if kind not in _MEASURED:
                 found = [self.weigh(item) for item in alike[:: len(alike) // _SAMPLE]]
                 heavy = sum([bool(weight.cores) for weight in found])
-                if heavy in (0, len(found)) and all([weight.movable for weight in found]):
+                if heavy in (0, len(found)) and all(weight.movable for weight in found):
                     own += sum(map(self.nbytes, found)) * len(alike) // len(found)
                     continue
             rest += alike
