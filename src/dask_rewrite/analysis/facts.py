@@ -82,6 +82,11 @@ class Facts:
         for owner in self._owners:
             getattr(owner, "__dict__", {}).clear()
 
+    def found(self, key: Key) -> Fact | None:
+        """The fact of a block, if it was found already."""
+        value = self._values.get(key)
+        return value if type(value) is Fact else None
+
     def of(self, key: Key) -> Fact | None:
         """The fact of a block, None if nothing is known."""
         value = self._values.get(key)

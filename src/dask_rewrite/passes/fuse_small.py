@@ -92,7 +92,7 @@ def _is_known(task: Task, site: Site) -> bool:
     """Nothing slow is hidden in a task: all functions in it are known."""
     if not site.facts.knows(task.func):
         return False
-    return site.facts.of(task.key) is not None or site.effects.of(task) != "unknown"
+    return site.effects.of(task) != "unknown" or site.facts.of(task.key) is not None
 
 
 class _Absorbing:

@@ -1,0 +1,65 @@
+"""How large blocks probably are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask._task_spec import convert_legacy_graph
+from dask.highlevelgraph import HighLevelGraph
+
+from dask_rewrite.analysis.declared import Declared
+from dask_rewrite.analysis.estimates import Estimate, estimate
+from dask_rewrite.analysis.facts import Facts
+from helpers import distinct
+
+
+def estimates(x: Any) -> tuple[Facts, list[Any]]:
+    """Facts that look at a graph, and the keys that were looked up since."""
+    hlg: HighLevelGraph = x.dask
+    nodes = dict(convert_legacy_graph(hlg.to_dict()))
+    asked: list[Any] = []
+
+    def lookup(key: Any) -> Any:
+        asked.append(key)
+        return nodes.get(key)
+
+    return Facts(lookup, declared=Declared(hlg, {}, {})), asked
+
+
+def unknown(block: Any) -> Any:
+    return block
+
+
+def test_a_declared_block_is_not_looked_into() -> None:
+    x = (distinct((8, 6), (2, 3)).map_blocks(unknown) + 1).sum(axis=0)
+    facts, asked = estimates(x)
+    assert estimate(facts, (x.name, 0)) == Estimate(3, 24)
+    assert asked == []
+
+
+def test_facts_that_were_found_go_before_declarations() -> None:
+    x = distinct((4, 6), (2, 3)).astype("f4").map_blocks(np.negative, dtype="f8", meta=np.empty((0, 0)))
+    facts, _ = estimates(x)
+    key = (x.name, 0, 0)
+    assert estimate(facts, key) == Estimate(6, 48)
+    fact = facts.of(key)
+    assert fact is not None
+    assert fact.dtype == "f4"
+    assert estimate(facts, key) == Estimate(6, 24)
+
+
+def test_what_is_declared_to_be_of_unknown_size_is_found_out() -> None:
+    x = distinct((8,), 4) + 1
+    name = x.name
+    layer = x.dask.layers[name]
+    layer.collection_annotations = {**layer.collection_annotations, "chunks": ((np.nan, np.nan),)}
+    facts, asked = estimates(x)
+    assert estimate(facts, (name, 0)) == Estimate(4, 8 * 4)
+    assert asked
+
+
+def test_nothing_is_known_of_the_unknown() -> None:
+    x = distinct((8,), 4).map_blocks(unknown)
+    facts = Facts(dict(convert_legacy_graph(x.dask.to_dict())).get)
+    assert estimate(facts, (x.name, 0)) is None
