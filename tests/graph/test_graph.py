@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 
+import pytest
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef
 
 from dask_rewrite.graph.graph import Graph, count_users
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import with_values
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 
@@ -73,3 +75,17 @@ def test_a_survey_tells_depth_and_every_reference():
         [0, 1, 1],
     )
     assert survey(DataNode("x", 1), {}) == (0, [], [])
+
+
+def test_graph_holds_nothing_that_is_found_out():
+    fields = [field.name for field in dataclasses.fields(Graph)]
+    assert fields == ["nodes", "outputs", "annotations", "held", "external", "origin"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Graph({}, ()).origin.shared = True
+
+
+def test_a_reference_may_stand_for_itself():
+    ref = TaskRef("x")
+    task = Task("y", operator.add, ref, TaskRef("z"))
+    assert with_values(task, {"x": ref, "z": 1}).dependencies == {"x"}
+    assert with_values(task, {"x": None, "z": ref}).args == (None, ref)

@@ -40,6 +40,31 @@ class Metrics:
     nbytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is declared of the raw graph that tasks came from, and under which names they came.
+
+    Parameters
+    ----------
+    token : str
+        Stands for the raw graph and what was asked of it; empty if unknown.
+    shared : bool
+        Others whom nobody knows may hold the same blocks: what loads stays a task of its own.
+    elementwise : frozenset of str
+        Names (``key[0]``) of the blocks that came from Blockwise layers.
+    names : mapping
+        Names of layers and text keys as they were, by the names that they have now.
+    kept : sequence of Key
+        Inner tasks that kept their names, since they depended on nothing.
+    """
+
+    token: str = ""
+    shared: bool = False
+    elementwise: frozenset[str] = frozenset()
+    names: Mapping[Any, Any] = field(default_factory=dict)
+    kept: Sequence[Key] = ()
+
+
 @dataclass(slots=True)
 class Graph:
     """Tasks under their keys, with the keys that somebody asked for.
@@ -52,22 +77,12 @@ class Graph:
         Flat and unique; a pass never renames or drops one.
     annotations : dict of Key to dict
         Annotations of the tasks that have any, callables already evaluated.
-    elementwise : frozenset of str
-        Names (``key[0]``) of the blocks that came from Blockwise layers.
     held : dict of Key to object
         Futures that stand in the graph as values: kept alive with it, under their keys.
     external : set of Key
         Keys that tasks refer to and that live elsewhere: those of futures.
-    reachable : bool
-        Every task is known to be needed by an output.
-    token : str
-        Stands for the raw graph and what was asked of it; empty if unknown.
-    shared : bool
-        Others whom nobody knows may hold the same blocks: what loads stays a task of its own.
-    original : mapping
-        Names of layers and text keys as they were, by the names that they have now.
-    kept : sequence of Key
-        Inner tasks that kept their names, since they depended on nothing.
+    origin : Origin
+        Where the graph came from.
 
     Examples
     --------
@@ -80,14 +95,9 @@ class Graph:
     nodes: Nodes
     outputs: tuple[Key, ...]
     annotations: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    elementwise: frozenset[str] = frozenset()
     held: dict[Key, Any] = field(default_factory=dict)
     external: set[Key] = field(default_factory=set)
-    reachable: bool = False
-    token: str = ""
-    shared: bool = False
-    original: Mapping[Any, Any] = field(default_factory=dict)
-    kept: Sequence[Key] = ()
+    origin: Origin = field(default_factory=Origin)
 
     def with_nodes(self, nodes: Nodes) -> Graph:
         """The same graph over other nodes, for passes that leave nothing unused behind."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 from dask._task_spec import Alias, Dict, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
 from dask.typing import Key
 from toolz import identity
-
-from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
 
 Deps: TypeAlias = frozenset[Key]
 
@@ -145,73 +143,6 @@ def count_references(node: GraphNode, key: Key) -> int:
 def nameless(task: Task) -> Task:
     """The same task without a key, to stand inside another."""
     return make_task(None, task.func, task.args, task.kwargs, task._dependencies)
-
-
-@overload
-def with_values(node: Task, values: Mapping[Key, GraphNode | TaskRef]) -> Task: ...
-
-
-@overload
-def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> GraphNode: ...
-
-
-def with_values(node: GraphNode, values: Mapping[Key, GraphNode | TaskRef]) -> GraphNode:
-    """The same node, with nodes or other references in place of some of its references; nodes are shallow.
-
-    Examples
-    --------
-    >>> import operator
-    >>> task = Task("y", operator.add, TaskRef("a"), TaskRef("b"))
-    >>> with_values(task, {"b": TaskRef("a")}).args
-    (TaskRef('a'), TaskRef('a'))
-    >>> sorted(with_values(task, {"b": Task("b", abs, TaskRef("c"))}).dependencies)
-    ['a', 'c']
-    """
-    old = node._dependencies
-    if values.keys().isdisjoint(old):
-        return node
-    if not (type(node) is Task or KINDS[type(node)] == ITEMS):
-        subs = {key: values[key] for key in old if key in values}
-        return node.substitute({k: v.key if isinstance(v, TaskRef) else v for k, v in subs.items()})
-    task: Any = node
-    gained: set[Key] = set()  # what the nodes that are put in depend on
-    args = tuple(_filled(task.args, values, gained))
-    deps = old.difference(values).union(gained) if len(old) > 1 else frozenset(gained)
-    if type(node) is not Task:
-        return make_container(task, args, deps)
-    kwargs = task.kwargs
-    if kwargs and id(task.func) not in GATHERING:
-        kwargs = dict(zip(kwargs, _filled(kwargs.values(), values, gained)))
-        deps |= gained
-    return make_task(task.key, task.func, args, kwargs, deps, task._data_producer)
-
-
-def _filled(args: Iterable[Any], values: Mapping[Key, GraphNode | TaskRef], gained: set[Key]) -> list[Any]:
-    filled: list[Any] = []
-    for arg in args:
-        if type(arg) is TaskRef:
-            found = values.get(arg.key)
-        elif (kind := KINDS[type(arg)]) == RAW or kind == FUTURE:
-            found = None
-        elif kind == ALIAS:  # in an argument it is worth what it names
-            found = values.get(arg.target)
-        else:
-            made = with_values(arg, values) if arg._dependencies else arg
-            if made is not arg:
-                arg = made
-                gained |= made._dependencies
-            found = None
-        if found is not None:
-            arg = found
-            if type(found) is Task:
-                arg = nameless(found)
-                gained |= found._dependencies
-            elif isinstance(found, TaskRef):
-                gained.add(found.key)
-            else:
-                gained |= found.dependencies
-        filled.append(arg)
-    return filled
 
 
 def is_coroutine(func: Any) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from toolz import pipe
 
-from dask_rewrite.graph.nodes import GATHERING, NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import GATHERING, NO_DEPS, NO_KWARGS, make_task, nameless
+from dask_rewrite.graph.substitute import with_values
 
 #: What is compared with ``==`` when two steps are the same; all else by identity.
 _BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, BuiltinFunctionType])
@@ -67,7 +68,7 @@ def straight_line(
     for position, ((value, expression), (shape, used)) in enumerate(zip(steps, shapes)):
         names = {v: refs[live[v]] for v in expression._dependencies}
         if position == final:
-            functions.append(renamed_references(expression, names).__call__)
+            functions.append(nameless(with_values(expression, names)).__call__)
             break
         for dead in dying.get(position, ()):
             registers.release(live.pop(dead))
@@ -80,7 +81,7 @@ def straight_line(
         same = (name, tuple(keep), shape, tuple([names[v].key if v in names else v for v in used]))
         call = interned.get(same)
         if call is None:
-            body = renamed_references(expression, names)
+            body = nameless(with_values(expression, names))
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
             call = interned[same] = step.__call__  # one object a step: pickled once
         functions.append(call)
@@ -119,24 +120,6 @@ class _Registers:
     def release(self, name: str) -> None:
         if name[0] == "v":
             heappush(self._free, name)
-
-
-def renamed_references(node: Any, names: dict[Hashable, TaskRef]) -> Any:
-    """The expression with its references replaced; expressions are shallow."""
-    if type(node) is TaskRef:
-        return names[node.key]
-    if type(node) is Task:
-        if not node._dependencies:
-            return node
-        args = tuple([renamed_references(arg, names) for arg in node.args])
-        kwargs = (
-            {k: renamed_references(v, names) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-        )
-        deps = frozenset([names[dep].key for dep in node._dependencies])
-        return make_task(None, node.func, args, kwargs, deps)
-    if isinstance(node, GraphNode) and node.dependencies:
-        return node.substitute({dep: names[dep].key for dep in node.dependencies})
-    return node
 
 
 def shape_of(expression: Task) -> Shape:

@@ -9,16 +9,16 @@ are common.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from types import MethodType
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.kinds import FUTURE, ITEMS, KINDS, RAW, REF
-from dask_rewrite.graph.nodes import NO_KWARGS, make_container, make_task
-from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.nodes import make_container, make_task
+from dask_rewrite.graph.substitute import with_values
 
 
 def template_of(node: Any) -> tuple[Task, dict[str, Any]] | None:
@@ -56,28 +56,10 @@ def opened(node: Any) -> Task | None:
     if found is None:
         return None
     template, inputs = found
-    body = _filled(template, inputs)
-    if type(body) is not Task:
+    if type(template) is not Task:
         return None
+    body = with_values(template, inputs)
     return make_task(node.key, body.func, body.args, body.kwargs, node._dependencies, node._data_producer)
-
-
-def _filled(node: Any, inputs: Mapping[Any, Any]) -> Any:
-    if isinstance(node, TaskRef):
-        return inputs[node.key]
-    if not isinstance(node, GraphNode) or not node.dependencies:
-        return node
-    if type(node) is Task:
-        args = [_filled(arg, inputs) for arg in node.args]
-        kwargs = {k: _filled(v, inputs) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-        return operation(node.func, args, kwargs)
-    if type(node) is Alias:
-        return inputs[node.target]
-    if isinstance(node, NestedContainer):
-        args = [_filled(arg, inputs) for arg in node.args]
-        deps = operation(list, args)._dependencies
-        return make_container(node, tuple(args), deps)
-    return node.substitute({name: inputs[name] for name in node.dependencies})
 
 
 def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any], list[Any]]:

@@ -90,8 +90,8 @@ def _grouped(
 
 def _token(graph: Graph, collections: Iterable[str]) -> str:
     """What the names of layers differ in; the raw graph and what was asked of it decide what is in them."""
-    keys: Iterable[Key] = () if graph.token else graph.nodes
-    return fingerprint([graph.token, len(graph.nodes), *collections, *map(str, keys)])
+    keys: Iterable[Key] = () if graph.origin.token else graph.nodes
+    return fingerprint([graph.origin.token, len(graph.nodes), *collections, *map(str, keys)])
 
 
 def _is_cyclic(dependencies: Mapping[str, Iterable[str]]) -> bool:

@@ -21,8 +21,9 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, make_task
-from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, make_task, nameless
+from dask_rewrite.graph.program import straight_line
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.lowering.blockwise import Arg, CoordMap, Plan
 from dask_rewrite.lowering.fusion import BlockMap, Cluster, compose
 
@@ -277,12 +278,4 @@ def _inlined(recipe: Recipe, name: str, named: set[str]) -> list[str]:
 
 
 def _filled(plan: Plan, sources: dict[Any, Source], resolve: Callable[[Source], Any]) -> Task:
-    task = plan.task
-    if plan.simple:
-        args = [resolve(sources[a.key]) if type(a) is TaskRef else a for a in task.args]
-        return operation(task.func, args, task.kwargs or NO_KWARGS)
-    subs: dict[Any, Any] = {}
-    for token, source in sources.items():
-        value = resolve(source)
-        subs[token] = value if isinstance(value, (GraphNode, TaskRef)) else DataNode(token, value)
-    return task.substitute(subs)
+    return nameless(with_values(plan.task, {token: resolve(source) for token, source in sources.items()}))

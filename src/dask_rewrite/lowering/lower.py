@@ -23,7 +23,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.graph.annotations import Annotations, evaluate
-from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.graph import Graph, Nodes, Origin
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.lowering.aggregates import Row, aggregates, runs
 from dask_rewrite.lowering.blockwise import Coords
@@ -147,14 +147,15 @@ class Lowering:
             self.nodes,
             tuple(refs.outputs),
             self.annotations,
-            frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
             held=self.held,
             external={*refs.external, *self.held},
-            reachable=not self.twice,
-            token=refs.token,
-            shared=refs.shared,
-            original={new: name for name, new in refs.names.items() if new != name},
-            kept=refs.kept,
+            origin=Origin(
+                token=refs.token,
+                shared=refs.shared,
+                elementwise=frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
+                names={new: name for name, new in refs.names.items() if new != name},
+                kept=refs.kept,
+            ),
         )
 
     def _clusters(self, order: list[str], users: dict[str, list[str]]) -> dict[str, Cluster]:

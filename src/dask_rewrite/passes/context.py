@@ -49,6 +49,7 @@ class Context:
         self.options = Options() if options is None else options
         self.fuse_text_keys = fuse_text_keys
         self.declared: Declared | None = None  #: what collections say of their blocks
+        self.leftovers = True  #: there may be tasks that no output needs
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})
         self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})

@@ -23,7 +23,7 @@ class Sweep:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
-        if graph.reachable:
+        if not context.leftovers:
             return graph
         nodes = graph.nodes
         # Without cycles, a graph in which only outputs have no users is reachable as a whole.

@@ -14,8 +14,9 @@ from toolz import concat
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, may_move, with_values
+from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, may_move
 from dask_rewrite.graph.program import Step, shape_of, straight_line
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 
 #: Tasks that wait for more are not looked at as links of chains.
@@ -86,7 +87,7 @@ class FuseChains:
     ) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
-        most, elementwise = self.max_sources, graph.elementwise
+        most, elementwise = self.max_sources, graph.origin.elementwise
         users: Mapping[Key, int] | None = None
         outputs = frozenset(graph.outputs)
         movable: dict[int, bool] = {}  # by function
@@ -99,9 +100,9 @@ class FuseChains:
                 users = context.users(graph)
             if len(deps) == 1:
                 (dep,) = deps
-                alone = users[dep] != 1 or (graph.shared and _is_load(dep, graph))
+                alone = users[dep] != 1 or (graph.origin.shared and _is_load(dep, graph))
                 producers = [] if alone else [dep]
-            elif graph.shared:  # somebody else may hold what is below
+            elif graph.origin.shared:  # somebody else may hold what is below
                 producers = []
             elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
                 if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in deps):
@@ -157,7 +158,7 @@ class FuseChains:
 def _is_load(key: Key, graph: Graph) -> bool:
     """Whether a block waits for nothing but data: of an array or delayed, since dask fuses those of bags."""
     node = graph.nodes.get(key)
-    if node is None or (type(key) is tuple and key and key[0] not in graph.elementwise):
+    if node is None or (type(key) is tuple and key and key[0] not in graph.origin.elementwise):
         return False
     return all(type(graph.nodes.get(dep)) is DataNode for dep in node._dependencies)
 

@@ -16,7 +16,8 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
-from dask_rewrite.graph.nodes import may_move, with_values
+from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks

@@ -13,8 +13,9 @@ from dask.array.chunk import getitem
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import children, may_move, with_values
+from dask_rewrite.graph.nodes import children, may_move
 from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 

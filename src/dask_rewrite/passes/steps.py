@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MethodType
 from typing import Any
 
@@ -11,8 +11,9 @@ from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, make_task
 from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import template_of
 
 _compose = functoolz.Compose
@@ -180,36 +181,16 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
     made: dict[Any, Task] = {}
     depth: dict[Any, int] = {}
     used: set[Any] = set()
-
-    def filled(arg: Any) -> Any:
-        if type(arg) is TaskRef:
-            step = step_of(arg)
-            if step is None:
-                return arg
-            if step in used:
-                raise Opaque
-            used.add(step)
-            return made[step]
-        if type(arg) is List:
-            return List(*[filled(each) for each in arg.args])
-        if type(arg) is Task and arg._dependencies:
-            return operation(arg.func, [filled(a) for a in arg.args], _each(arg.kwargs, filled))
-        return arg
-
-    try:
-        for step, task in steps:
-            below = [depth[dep] for dep in task._dependencies if type(dep) is Step]
-            depth[step] = 1 + max(below, default=0)
-            if depth[step] > _DEPTH:
-                return None
-            made[step] = filled(task) if below else task
-    except Opaque:
-        return None
+    for step, task in steps:
+        below: list[Any] = [dep for dep in task._dependencies if type(dep) is Step]
+        depth[step] = 1 + max([depth[dep] for dep in below], default=0)
+        if depth[step] > _DEPTH or not used.isdisjoint(below):
+            return None
+        if any(count_references(task, dep) > 1 for dep in below):
+            return None
+        used.update(below)
+        made[step] = with_values(task, made)
     return made[steps[-1][0]]
-
-
-def _each(kwargs: dict[str, Any], filled: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: filled(arg) for name, arg in kwargs.items()} if kwargs else kwargs
 
 
 __all__ = ["UNKNOWN", "Opaque", "Step", "Values", "assembled", "references", "step_of", "steps_of"]

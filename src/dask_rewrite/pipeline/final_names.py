@@ -17,7 +17,8 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import mark
-from dask_rewrite.graph.nodes import renamed, with_values
+from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.substitute import with_values
 
 
 def data_keys(graph: Graph) -> Set[Key]:
@@ -35,16 +36,16 @@ def settle_names(graph: Graph, data: Set[Key]) -> Graph:
     data : set of Key
         Keys of values that stood in the raw graph.
     """
-    if graph.shared:
+    if graph.origin.shared:
         return graph
-    nodes, outputs, original = graph.nodes, frozenset(graph.outputs), graph.original
+    nodes, outputs, original = graph.nodes, frozenset(graph.outputs), graph.origin.names
     changed: dict[Key, Any] = {}
-    for key in graph.kept:
+    for key in graph.origin.kept:
         node = nodes.get(key)
         if node is None or node._dependencies <= data or key in outputs:
             continue
         if type(key) is tuple:  # it waits for something that a pass made
-            changed[key] = (mark(str(key[0]), graph.token), *key[1:])
+            changed[key] = (mark(str(key[0]), graph.origin.token), *key[1:])
     if original:
         for key in [key for key, node in nodes.items() if node._dependencies <= data]:
             own = _own_name(key, original)

@@ -241,6 +241,7 @@ def _lowered(
     try:
         graph = lowering.run()
         context.declared = lowering.declared
+        context.leftovers = lowering.twice
     except OverBudget as reason:
         remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:

@@ -35,7 +35,7 @@ class Edit:
         self.units: dict[Box, Key] = {}
         self._cuts: list[list[int]] = []
         layer = key_split(next(iter({**file.reads, **file.inside})))
-        self._name = f"{layer}-aligned-{fingerprint([name, site.graph.token, file.key])}"
+        self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
     def read(self, key: Key, box: Box) -> Task:
         """A read of a box."""

@@ -96,12 +96,13 @@ class Contract:
                 work.append(found)
         if not work:
             return graph
-        made = _applied(graph, work, users, gated=not graph.shared)
+        made = _applied(graph, work, users, gated=not graph.origin.shared)
         if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
             remarks.missed(self.name, None, "gates would close a cycle: rewritten without")
             made = _applied(graph, work, users, gated=False)
         for each in work:
             remarks.applied(self.name, each.root, str(each))
+        context.leftovers = context.leftovers or any(each.again for each in work)
         return made
 
     def _planned(
@@ -135,7 +136,8 @@ class Contract:
         plan = make_plan(sizes, running, limit)
         again: dict[Key, Task] = {}
         held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
-        if held > limit and sizes.below and not site.graph.shared:  # better read twice than hold too much
+        may_load = not site.graph.origin.shared
+        if held > limit and sizes.below and may_load:  # better read twice than hold too much
             again = read_again(site, points)
             other = make_plan(replace(sizes, below=()), running, limit) if again else plan
             if not isinstance(other, Missed) and other.look and other.peak < held:

@@ -15,8 +15,9 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import make_task, may_move, with_values
+from dask_rewrite.graph.nodes import make_task, may_move
 from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
 from dask_rewrite.passes.site import Site
 

@@ -122,7 +122,7 @@ class Group:
         nodes = site.graph.nodes
         needed = {key for terms in self.terms for term in terms for key in term.body._dependencies}
         loads = {key for key in needed if type(nodes.get(key)) is not DataNode}
-        if loads and site.graph.shared:
+        if loads and site.graph.origin.shared:
             return False
         root = self.trees[0].root
         for key in loads:

@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import with_values
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.accumulate import accumulate
 from dask_rewrite.passes.contract.cost_model import Plan
 from dask_rewrite.passes.contract.gates import Gates
@@ -65,11 +65,10 @@ class Work:
         """Say what goes and what comes, with gates or without."""
         group, plan = self.group, self.plan
         members = [key for tree in group.trees for key in (tree.root, *tree.leaves)]
-        how = [rewrite.graph.token, repr(plan), str(gated), str(bool(self.again))]
+        how = [rewrite.graph.origin.token, repr(plan), str(gated), str(bool(self.again))]
         token = fingerprint(["contract", *how, *members])
         gates = Gates(plan, f"contract-gate-{token}") if gated and plan.look else None
         self._drop(rewrite)
-        rewrite.reachable = rewrite.reachable and not self.again
         timed: list[Timed] = []
         names = self._gate_loads(rewrite, timed, gates, f"contract-load-{token}") if gates else {}
         steps = plan.steps(len(group.terms[0]))
@@ -147,7 +146,6 @@ class Rewrite:
         self.graph = graph
         self.users = users
         self.gone: set[Key] = set()
-        self.reachable = graph.reachable
         self.instead: dict[Key, GraphNode] = {}
         self._annotations: dict[Key, dict[str, Any]] = {}
         self._made: dict[Key, list[Task]] = {}
@@ -172,4 +170,4 @@ class Rewrite:
                 nodes[key] = self.instead.get(key, node)
         annotations = {key: value for key, value in self.graph.annotations.items() if key in nodes}
         annotations.update(self._annotations)
-        return replace(self.graph, nodes=nodes, annotations=annotations, reachable=self.reachable)
+        return replace(self.graph, nodes=nodes, annotations=annotations)

@@ -12,8 +12,9 @@ from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
-from dask_rewrite.graph.nodes import may_move, nameless, with_values
+from dask_rewrite.graph.nodes import may_move, nameless
 from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.contract.trees import Reducer, makes_product
 from dask_rewrite.passes.site import Site

@@ -234,7 +234,7 @@ class _Search:
         return known[1]
 
     def _name(self, key: Any, box: Box) -> Key:
-        token = fingerprint([self.options.name, self.graph.token, repr(box)])
+        token = fingerprint([self.options.name, self.graph.origin.token, repr(box)])
         return (mark(str(key[0]), token), *key[1:])
 
     # -- writing ---------------------------------------------------------------------------------
@@ -260,10 +260,12 @@ class _Search:
             if new is not key and key in annotations:
                 annotations[new] = annotations[key]
         names = {layer_name(key): layer_name(new) for key, (new, _) in places.items()}
-        elementwise = graph.elementwise.union([names[name] for name in names if name in graph.elementwise])
+        before = graph.origin.elementwise
+        elementwise = before.union([names[name] for name in names if name in before])
         if lost:
             without_users(nodes, graph.outputs)
-        return replace(graph, annotations=annotations, elementwise=elementwise).with_nodes(nodes)
+        origin = replace(graph.origin, elementwise=elementwise)
+        return replace(graph, annotations=annotations, origin=origin).with_nodes(nodes)
 
     def _shows(self, user: Key, source: Key) -> bool:
         """Whether a view of a block could be written into, where somebody else would see it."""

@@ -6,12 +6,13 @@ import operator
 from math import prod
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, List, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, children, make_container, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, children, make_task
 from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.emit import filled, sliced
 from dask_rewrite.passes.movement.mosaic import Fill
 from dask_rewrite.passes.movement.moves import JOINS
@@ -81,7 +82,7 @@ class LooseWriter:
         for members in groups.values():
             if len(members) > 1:
                 self._nest(dict.fromkeys(members), values)
-        return replaced(task, values) if values else task
+        return with_values(task, values) if values else task
 
     def _small(self, ref: Key) -> Any:
         """A constant, or a part of a small block, as an expression."""
@@ -137,26 +138,3 @@ def references(node: Any) -> list[Key]:
             continue
         stack.extend(inside)
     return found
-
-
-def replaced(node: Any, values: dict[Key, Any]) -> Any:
-    """The node with expressions in the place of references; nodes are shallow."""
-    if type(node) is TaskRef:
-        return values.get(node.key, node)
-    if not isinstance(node, GraphNode) or node.dependencies.isdisjoint(values):
-        return node
-    if not isinstance(node, Task):
-        return node
-    args = tuple([replaced(arg, values) for arg in node.args])
-    deps = NO_DEPS.union(*[_needs(arg) for arg in args])
-    if isinstance(node, NestedContainer):
-        return make_container(node, args, deps)
-    kwargs = {k: replaced(v, values) for k, v in node.kwargs.items()} if node.kwargs else NO_KWARGS
-    deps = deps.union(*[_needs(arg) for arg in kwargs.values()])
-    return make_task(node.key, node.func, args, kwargs, deps, node._data_producer)
-
-
-def _needs(arg: Any) -> frozenset[Key]:
-    if isinstance(arg, TaskRef):
-        return frozenset((arg.key,))
-    return arg.dependencies if isinstance(arg, GraphNode) else NO_DEPS

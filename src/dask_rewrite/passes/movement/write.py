@@ -220,7 +220,7 @@ class Writer:
             index = index_of(piece, self._shape(source))
             place = source[1:] if type(source) is tuple else ()
             short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
-            token = fingerprint([self.forms.graph.token, layer_name(source), name[2]])
+            token = fingerprint([self.forms.graph.origin.token, layer_name(source), name[2]])
             key = (f"movement-{token}", *place, short)
             args = (TaskRef(source), index)
             self.cuts[key] = make_task(key, chunk.getitem, args, NO_KWARGS, frozenset((source,)))

@@ -16,8 +16,9 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import call_with_dict, count_references, with_values
+from dask_rewrite.graph.nodes import call_with_dict, count_references
 from dask_rewrite.graph.program import Step, operation, straight_line
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.setitem.augmented import NOTHING, Own, own_value

@@ -11,7 +11,8 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, with_values
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.share.bulk_effects import users_of, written
 from dask_rewrite.passes.share.immutable import is_frozen
@@ -146,7 +147,7 @@ class _Joining:
 
     def __init__(self, graph: Graph, consumers: Consumers) -> None:
         self._nodes = graph.nodes
-        self._elementwise = graph.elementwise
+        self._elementwise = graph.origin.elementwise
         self._consumers = consumers
         self._known: dict[Key, bool] = {}
 

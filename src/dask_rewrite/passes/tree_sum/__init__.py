@@ -70,7 +70,7 @@ class TreeSum:
         changed: dict[int, Task] = {}
         for number, (fold, in_a_row) in enumerate(plans):
             summed = fold._replace(terms=self._summed(fold, task.key, site)) if in_a_row else fold
-            name = self._namer(task.key, (site.graph.token, number, room, in_a_row), summed)
+            name = self._namer(task.key, (site.graph.origin.token, number, room, in_a_row), summed)
             cutter = Cutter(summed, self.inputs_above, room, name)
             top = cutter.in_a_row() if in_a_row else cutter.balanced()
             if cutter.nodes:
