@@ -22,7 +22,8 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
 from dask_rewrite.graph.graph import Graph, consumers_of, without_users
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import may_move, with_values
+from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import template_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
@@ -66,7 +67,7 @@ class InlineSources:
     max_depth: int = 12
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        if graph.shared:  # others may hold what waits for these
+        if graph.origin.shared:  # others may hold what waits for these
             return graph
         sources = _Sources(self, graph, context)
         roots = sources.roots()
