@@ -13,7 +13,7 @@ import pytest
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
 
-from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.graph import Graph, Origin
 from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.inline_sources import InlineSources
@@ -128,7 +128,7 @@ def test_guards() -> None:
     after, _ = run(graph)
     assert [key for key, node in after.nodes.items() if node.dependencies] == [("y", 0)]
     graph = grid(arange())
-    graph.shared = True
+    graph.origin = Origin(shared=True)
     assert run(graph)[0] is graph
     data = Graph({"x": DataNode("x", 3), "y": Task("y", abs, TaskRef("x"))}, ("y",))
     assert run(data)[0] is data
