@@ -10,13 +10,20 @@ some layers with this one. Keys that somebody asked for are never renamed.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from dask.typing import Key
 
 MARK = "-r"
 LENGTH = 8
+#: Ends the words of a compound name; how many members it shows, and how much of each.
+_END, _MEMBERS, _WIDTH = "--", 5, 20
+#: What dask takes for a hash: a word of eight letters that starts with one of these.
+_HEX = "abcdef"
 
 
 def fingerprint(parts: Iterable[object]) -> str:
@@ -55,7 +62,7 @@ def mark(name: str, token: str) -> str:
 
 
 def unmarked(name: str) -> str:
-    """The name without the mark of a rewrite, if it has one.
+    """The name without the mark of a rewrite and what :func:`compound` put before it, if it has a mark.
 
     Examples
     --------
@@ -63,7 +70,34 @@ def unmarked(name: str) -> str:
     ('sum-1234', 'sum-1234')
     """
     at = len(name) - LENGTH - len(MARK)
-    return name[:at] if at > 0 and name[at : at + len(MARK)] == MARK else name
+    return name[:at].rpartition(_END)[2] if at > 0 and name[at : at + len(MARK)] == MARK else name
+
+
+def compound(members: Iterable[str], name: str) -> str:
+    """A name that shows what is fused: the words of the first few members, producers first, and of the last.
+
+    Dashboards show the words and give each row of words a colour; blocks of the same layers have the same.
+
+    Examples
+    --------
+    >>> compound(["load-1", "scale-2", "load-3", "mean_chunk-4"], "mean_chunk-4-r00c0ffee")
+    'load-scale-mean-chunk--mean_chunk-4-r00c0ffee'
+    >>> unmarked("load-scale-mean-chunk--mean_chunk-4-r00c0ffee")
+    'mean_chunk-4'
+    """
+    if _END in name:  # rewritten again: names do not grow
+        return name
+    last = _word(name.partition("-")[0])
+    words = dict.fromkeys([_word(member.partition("-")[0]) for member in islice(members, _MEMBERS)])
+    words.pop(last, None)
+    return f"{'-'.join([*words, last])}{_END}{name}"
+
+
+@lru_cache(maxsize=1024)
+def _word(text: str) -> str:
+    """Letters that dask takes for a part of a readable name, not for a hash."""
+    words = re.sub("[^A-Za-z]+", " ", text[:_WIDTH]).split() or ["x"]
+    return "-".join([word.capitalize() if len(word) == 8 and word[0] in _HEX else word for word in words])
 
 
 def layer_name(key: Key) -> Any:

@@ -13,7 +13,7 @@ from dask.highlevelgraph import Layer, MaterializedLayer
 from dask.typing import Key
 
 from dask_rewrite.graph.annotations import described
-from dask_rewrite.graph.names import fingerprint, layer_name, mark
+from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
 from dask_rewrite.lowering.fusion import Cluster
 from dask_rewrite.lowering.references import References
 
@@ -109,19 +109,22 @@ def _size(layer: Layer) -> int:
     return len(layer) if isinstance(layer, (Blockwise, MaterializedLayer)) else -1
 
 
-def keep_names(refs: References, clusters: Iterable[Cluster]) -> None:
-    """Blocks of tasks that wait for nothing keep their names, so that others load them together with us.
+def name_clusters(refs: References, clusters: Iterable[Cluster]) -> None:
+    """Blocks of tasks that wait for nothing keep their names; others show what is fused in them.
 
-    The scheduler cannot mix up what it knows by such a name: whatever was fused into the task, it depends
-    on the same, which is nothing.
+    Whoever else holds a block that is only loaded and worked on loads it together with us. The scheduler
+    cannot mix up what it knows by such a name: whatever was fused into the task, it depends on the same,
+    which is nothing. The names of the others have the names of their members before them.
     """
     for cluster in clusters:
-        if cluster.inputs:
-            continue
-        plans = [refs.plans[name] for name in cluster.members]
-        nodes = [arg.value for plan in plans for arg in plan.args.values() if arg.kind == "node"]
-        if all(map(refs.is_data, chain(_keys_in(nodes), *[plan.others for plan in plans]))):
-            refs.names[cluster.root] = cluster.root
+        if not cluster.inputs:
+            plans = [refs.plans[name] for name in cluster.members]
+            nodes = [arg.value for plan in plans for arg in plan.args.values() if arg.kind == "node"]
+            if all(map(refs.is_data, chain(_keys_in(nodes), *[plan.others for plan in plans]))):
+                refs.names[cluster.root] = cluster.root
+                continue
+        if len(cluster.members) > 1:
+            refs.names[cluster.root] = compound(reversed(cluster.members), refs.names[cluster.root])
 
 
 def _keys_in(values: Iterable[Any]) -> Iterable[Key]:

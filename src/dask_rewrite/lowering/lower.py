@@ -31,7 +31,7 @@ from dask_rewrite.lowering.columns import Columns
 from dask_rewrite.lowering.fold_chains import fold_chains
 from dask_rewrite.lowering.fused_tasks import Recipe
 from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
-from dask_rewrite.lowering.key_names import keep_names, mark_layers
+from dask_rewrite.lowering.key_names import mark_layers, name_clusters
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References, keeps_name
 from dask_rewrite.lowering.resolve import TooDeep
@@ -128,7 +128,7 @@ class Lowering:
         self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)
         if not refs.shared:
-            keep_names(refs, clusters.values())
+            name_clusters(refs, clusters.values())
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
             self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)

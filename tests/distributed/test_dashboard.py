@@ -1,0 +1,95 @@
+"""What people look at while a cluster computes: names, progress, profiles, errors, reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask.diagnostics import ProgressBar, Profiler
+from dask.utils import key_split
+from distributed import Client, performance_report
+
+import dask_rewrite
+from helpers import assert_same, distinct, stock
+
+pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
+
+FUSED = "transpose-scale-add-sum"
+
+
+def scale(block: np.ndarray) -> np.ndarray:
+    return block * 2
+
+
+def fails(block: np.ndarray) -> np.ndarray:
+    if (block == 54).any():
+        raise ValueError("bad block")
+    return block
+
+
+def program(step: Any = scale) -> da.Array:
+    """Blocks of ``x`` are used twice, so that what comes after them waits for two."""
+    x = distinct((8, 8), 4).map_blocks(scale)
+    return (x + x.T.map_blocks(step, dtype="f8")).sum(axis=0)
+
+
+def _prefixes(dask_scheduler: Any) -> list[str]:
+    return list(dask_scheduler.task_prefixes)
+
+
+def test_the_scheduler_groups_fused_tasks_by_what_is_in_them(client: Client) -> None:
+    expected = program().compute(scheduler="sync", optimize_graph=False)
+    assert_same(program().compute(), expected)
+    prefixes = client.run_on_scheduler(_prefixes)
+    assert FUSED in prefixes
+    assert not any("--" in prefix for prefix in prefixes)
+
+
+def test_names_are_the_same_each_time(client: Client) -> None:
+    first, second = (Counter(map(key_split, dask_rewrite.optimize(program()).dask)) for _ in range(2))
+    assert first == second
+    assert first[FUSED] == 4
+
+
+def test_an_error_is_found_again_on_the_client(client: Client) -> None:
+    """In a task that waits for nothing: distributed fails to fetch the inputs of others, with any optimizer."""
+    x = distinct((8, 8), 4).map_blocks(fails, dtype="f8").map_blocks(scale).sum(axis=0)
+    future = client.compute(x)
+    assert isinstance(future.exception(), ValueError)
+    with pytest.raises(ValueError, match="bad block") as here:
+        client.recreate_error_locally(future)
+    report = dask_rewrite.explain_error(here.value, x)
+    assert {"fails", "scale", "sum"} <= set(report.origin.steps)
+    assert report.origin.step == "fails"
+    assert [key_split(layer) for layer in report.layers] == ["fails"]
+
+
+def test_an_error_of_a_cluster_is_explained(client: Client) -> None:
+    with pytest.raises(ValueError, match="bad block") as caught:
+        program(fails).compute()
+    report = dask_rewrite.explain_error(caught.value, program(fails))
+    assert report.origin.step == "fails"
+    assert {"fails", "add", "sum"} <= set(report.origin.steps)
+
+
+def test_progress_and_profile_of_local_schedulers(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar(), Profiler() as profiler:
+        program().compute(scheduler="threads")
+    assert "100% Completed" in capsys.readouterr().out
+    names = Counter(key_split(entry.key) for entry in profiler.results)
+    assert names[FUSED] == 4
+    with stock(), Profiler() as before:
+        program().compute(scheduler="threads")
+    assert len(profiler.results) < len(before.results)
+
+
+def test_performance_report(client: Client, tmp_path: Path) -> None:
+    pytest.importorskip("bokeh")
+    page = tmp_path / "report.html"
+    with performance_report(filename=str(page)):
+        program().compute()
+    assert FUSED in page.read_text()
