@@ -56,7 +56,7 @@ def test_names_are_the_same_each_time(client: Client) -> None:
 
 
 def test_an_error_is_found_again_on_the_client(client: Client) -> None:
-    """In a task that waits for nothing: distributed fails to fetch the inputs of others, with any optimizer."""
+    """In a task that waits for nothing: distributed does not find the inputs of others, whatever optimizes."""
     x = distinct((8, 8), 4).map_blocks(fails, dtype="f8").map_blocks(scale).sum(axis=0)
     future = client.compute(x)
     assert isinstance(future.exception(), ValueError)
