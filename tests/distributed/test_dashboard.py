@@ -9,11 +9,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from dask.diagnostics import ProgressBar, Profiler
+from dask.diagnostics import Profiler, ProgressBar
 from dask.utils import key_split
-from distributed import Client, performance_report
 
 import dask_rewrite
+from distributed import Client, performance_report
 from helpers import assert_same, distinct, stock
 
 pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
@@ -56,7 +56,7 @@ def test_names_are_the_same_each_time(client: Client) -> None:
 
 
 def test_an_error_is_found_again_on_the_client(client: Client) -> None:
-    """In a task that waits for nothing: distributed does not find the inputs of others, whatever optimizes."""
+    """In a task that waits for nothing: distributed does not find the inputs of others."""
     x = distinct((8, 8), 4).map_blocks(fails, dtype="f8").map_blocks(scale).sum(axis=0)
     future = client.compute(x)
     assert isinstance(future.exception(), ValueError)
