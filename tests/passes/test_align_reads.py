@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import zarr
 from dask.array.core import getter
+from dask.callbacks import Callback
 from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.passes.align_reads.storage import stored_chunks
@@ -186,3 +187,59 @@ def test_annotations_go_to_the_aligned_reads() -> None:
     units = [key for key in graph.nodes if "aligned" in str(key)]
     assert units
     assert all(graph.annotations[key] == {"priority": 3} for key in units)
+
+
+def held_bytes(made: Any) -> int:
+    """The most bytes of results that wait for a task which needs them."""
+    now = most = 0
+    held: dict[Any, int] = {}
+
+    def after(key: Any, result: Any, dsk: Any, state: Any, worker: Any) -> None:
+        nonlocal now, most
+        held[key] = result.nbytes if isinstance(result, np.ndarray) else 0
+        now += held[key]
+        most = max(most, now)
+        for one in (key, *state["dependencies"][key]):
+            if one not in state["cache"]:
+                now -= held.pop(one, 0)
+
+    with Callback(posttask=after):
+        made.compute(scheduler="sync")
+    return most
+
+
+def test_only_chunks_of_two_blocks_are_held() -> None:
+    """A row of blocks of (50, 200) over chunks of (20, 20): the chunks on a border are half of 20 x 200."""
+    v = da.from_array(Stored().array, chunks=(50, SIZE)).map_blocks(mean_free, dtype="f8").sum()
+    with switched_on():
+        assert loads(tasks_of(v), getter) == 4 + 2
+        assert held_bytes(v) <= 2 * 20 * SIZE * 8 + 100
+
+
+@pytest.mark.parametrize(
+    ("chunks", "held", "wanted"),
+    [((30, 30), 2**24, 100), ((30, 30), 2000 * 8, 130), ((30, 30), 1, 169), ((50, SIZE), 1, 120)],
+)
+def test_memory_goes_before_reads(chunks: Any, held: int, wanted: int) -> None:
+    """Chunks are decoded again along the leading axis, or along all, rather than held."""
+    source = Stored()
+    with stock(), dask.config.set(num_workers=1):
+        before, expected = source.gets(lambda v: v + 1, chunks)
+    with switched_on(**{"rewrite.options": {"align-reads": {"max-held": held}}}, scheduler="sync"):
+        after, found = source.gets(lambda v: v + 1, chunks)
+    assert_same(found, expected)
+    assert after <= before
+    assert after == wanted
+
+
+def test_boxes_that_two_tasks_read_are_read_once() -> None:
+    """Blocks of one array that are blocks of another too, one of them written into."""
+    source = Stored(dtype="i8")
+    v = da.from_array(source.array, chunks=((10, 50, 140), (SIZE,)))
+    w = da.from_array(source.array, chunks=((10, 40, 150), (SIZE,)))
+    with stock():
+        before, expected = source.gets(lambda _: (v.sum(), (w + 1).max(axis=0), w), SIZE)
+    with switched_on():
+        after, found = source.gets(lambda _: (v.sum(), (w + 1).max(axis=0), w), SIZE)
+    assert_same(found, expected)
+    assert after <= before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from dask._task_spec import DataNode
@@ -16,10 +17,10 @@ from dask_rewrite.passes.align_reads.storage import Box, distinct, stored_chunks
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
-from dask_rewrite.remarks import Remarks
 
 #: Files with more reads of chunks than this are left as they are: to look at each would take long.
 _MANY = 200_000
+_TOO_MANY = "the blocks cut the stored chunks into far more reads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,15 @@ class AlignReads:
         reads, which copies them.
     max_units : int
         Aligned reads for each read before, at most.
+    max_held : int
+        Bytes of chunks that lie in two blocks and may be held for the second one; a tenth of a block for
+        each thread always may.
     """
 
     name: ClassVar[str] = "align-reads"
     worth: int = 10
     max_units: int = 4
+    max_held: int = 16_777_216
 
     def run(self, graph: Graph, context: Context) -> Graph:
         files = [
@@ -75,7 +80,10 @@ class AlignReads:
             remarks.missed(self.name, file.key, "there would be fewer reads than threads")
             asked, direct = dict(file.reads), before
         if 100 * direct > (100 + self.worth) * least:
-            return self._by_units(edit, asked, remarks, before, least)
+            made = self._by_units(edit, asked, context, before, direct)
+            if made is not None:
+                return made
+            edit = Edit(file, site, self.name)
         if asked.keys() == file.reads.keys() or not remarks.allow(self.name, file.key):
             return graph
         for key, box in asked.items():
@@ -89,16 +97,16 @@ class AlignReads:
         return not found or all(found.get(key) == found.get(readers[0]) for key in readers)
 
     def _by_units(
-        self, edit: Edit, asked: dict[Key, Box], remarks: Remarks, before: int, least: int
-    ) -> Graph:
-        file, graph = edit.file, edit.site.graph
-        edit.cut([*asked.values(), *file.inside.values()])
+        self, edit: Edit, asked: dict[Key, Box], context: Context, before: int, direct: int
+    ) -> Graph | None:
+        """The graph in which blocks are put together from aligned reads, None where that does not pay."""
+        file, remarks = edit.file, context.remarks
         blocks = {**asked, **file.inside}
-        if sum(map(edit.count, blocks.values())) > 8 * self.max_units * len(blocks):
-            remarks.missed(self.name, file.key, "the blocks cut the stored chunks into far more reads")
-            return graph
+        decoded = self._cut(edit, list(blocks.values()), context)
+        if decoded is None or 100 * direct <= (100 + self.worth) * decoded:
+            return None
         if not remarks.allow(self.name, file.key):
-            return graph
+            return None
         for key, box in asked.items():
             edit.nodes[key] = edit.block(key, box)
         for key, box in file.inside.items():
@@ -106,12 +114,28 @@ class AlignReads:
                 edit.nodes[key] = edit.around(key, box)
             except Opaque:
                 remarks.missed(self.name, key, "a task that cannot be read")
-                return graph
+                return None
         if len(edit.units) > self.max_units * len(blocks):
-            remarks.missed(self.name, file.key, "the blocks cut the stored chunks into far more reads")
-            return graph
-        remarks.applied(self.name, file.key, f"{before} decoded chunks become {least}")
+            remarks.missed(self.name, file.key, _TOO_MANY)
+            return None
+        remarks.applied(self.name, file.key, f"{before} decoded chunks become {decoded}")
         return edit.graph()
+
+    def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
+        """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
+        file, remarks = edit.file, context.remarks
+        largest = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
+        room = max(self.max_held, context.machine.threads * largest // 10)
+        for first in range(len(file.chunks)):  # what lies across the leading axes waits longest
+            edit.cut(boxes, first)
+            if sum(map(edit.count, boxes)) > 8 * self.max_units * len(boxes):
+                remarks.missed(self.name, file.key, _TOO_MANY)
+                return None
+            decoded, held = edit.hold(boxes)
+            if held <= room:
+                return decoded
+        remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
+        return None
 
 
 def _touched(boxes: Iterable[Box], file: File) -> int:

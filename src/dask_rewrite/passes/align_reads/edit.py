@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from math import prod
 from typing import Any
 
@@ -17,10 +18,10 @@ from dask.utils import key_split
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import Box, cuts
+from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import assembled, steps_of
 
@@ -34,6 +35,9 @@ class Edit:
         self.nodes: Nodes = {}
         self.units: dict[Box, Key] = {}
         self._cuts: list[list[int]] = []
+        self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
+        assert file.example is not None
+        self._getter = file.example.func
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
@@ -47,9 +51,30 @@ class Edit:
         deps = frozenset((self.file.key,))
         return make_task(key, example.func, args, example.kwargs or NO_KWARGS, deps, True)
 
-    def cut(self, boxes: Iterable[Box]) -> None:
-        """Settle where units begin and end."""
-        self._cuts = cuts(list(boxes), self.file.chunks, self.file.source.shape)
+    def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
+        """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
+        self._cuts = cuts(boxes, self.file.chunks, self.file.source.shape, first)
+
+    def hold(self, boxes: Sequence[Box]) -> tuple[int, int]:
+        """How many chunks are decoded for the units, and the bytes of units that wait for a second block.
+
+        Blocks are taken to be made one after the other, in the order in which they lie in the file.
+        """
+        touching = [list(product(*self._ranges(box))) for box in sorted(boxes)]
+        self._times = Counter(chain.from_iterable(touching))
+        decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
+        left = {unit: times for unit, times in self._times.items() if times > 1}
+        bytes_of = {unit: prod([b - a for a, b in unit]) * self.file.source.dtype.itemsize for unit in left}
+        now = most = 0
+        for units in touching:
+            shared = [unit for unit in units if unit in left]
+            now += sum([bytes_of[unit] for unit in shared if left[unit] == self._times[unit]])
+            most = max(most, now)
+            for unit in shared:
+                left[unit] -= 1
+                if not left[unit]:
+                    now -= bytes_of[unit]
+        return decoded, most
 
     def _ranges(self, box: Box) -> list[list[tuple[int, int]]]:
         """The units that a box touches, by their ranges on each axis."""
@@ -71,6 +96,8 @@ class Edit:
 
     def _expression(self, box: Box) -> Any:
         ranges = self._ranges(box)
+        if all(self._times[unit] == 1 for unit in product(*ranges)):
+            return nameless(self.read("", box))
         parts: list[Any] = [self._part(unit, box) for unit in product(*ranges)]
         if len(parts) == 1:
             return parts[0]
@@ -79,9 +106,11 @@ class Edit:
         return operation(concatenate3, (parts[0],))
 
     def _part(self, unit: Box, box: Box) -> Any:
+        if self._times[unit] == 1:  # nobody else needs it: to keep it would only take memory
+            return nameless(self.read("", tuple(map(_common, unit, box))))
         ref = TaskRef(self._unit(unit))
-        inside = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(unit, box)]
-        if tuple(inside) == unit:
+        inside = tuple(map(_common, unit, box))
+        if inside == unit:
             return ref
         index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
         return operation(operator.getitem, (ref, index))
@@ -89,11 +118,14 @@ class Edit:
     def block(self, key: Key, box: Box) -> Task:
         """A block that was read, or made of reads, from units."""
         made = self._expression(box)
-        if type(made) is TaskRef:  # it is a unit of its own
+        if type(made) is TaskRef:  # the same box as another's
+            made = operation(operator.getitem, (made, (Ellipsis,)))
+        if made.func is self._getter:
             return self.read(key, box)
         if made.func is operator.getitem and not self.site.read_only(key):
             made = operation(np.array, (made,), {"order": "C"})
-        return make_task(key, made.func, made.args, made.kwargs, made._dependencies)
+        reads = self.file.key in made._dependencies
+        return make_task(key, made.func, made.args, made.kwargs, made._dependencies, reads)
 
     def around(self, key: Key, box: Box) -> Task:
         """A task that reads among other things, with the read made from units."""
@@ -108,7 +140,7 @@ class Edit:
             if type(first) is TaskRef and first.key == self.file.key:
                 task = made
             steps.append((step, task))
-        return assembled(key, steps, False)
+        return assembled(key, steps, self.file.key in made._dependencies)
 
     def graph(self) -> Graph:
         """The graph with what was made."""
@@ -122,3 +154,8 @@ class Edit:
                 units = dict.fromkeys(self.units.values(), annotations[first])
                 graph = replace(graph, annotations={**annotations, **units})
         return graph.with_nodes(nodes)
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """What two ranges have in common."""
+    return max(one[0], other[0]), min(one[1], other[1])

@@ -53,8 +53,12 @@ def distinct(boxes: Iterable[Box], chunks: Sequence[int]) -> int:
     return len(found)
 
 
-def cuts(boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
+def cuts(
+    boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int], aligned: int = 0
+) -> list[list[int]]:
     """Where to cut each axis, so that a chunk that lies in two boxes stands alone, and no chunk is cut.
+
+    Axes before the axis ``aligned`` are cut where boxes end, and chunks with them.
 
     >>> cuts([((20, 150),), ((150, 300),)], (100,), (300,))
     [[20, 100, 200, 300]]
@@ -62,6 +66,9 @@ def cuts(boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int]) -> l
     found = []
     for axis, (chunk, length) in enumerate(zip(chunks, shape)):
         ends = {end for box in boxes for end in box[axis]}
+        if axis < aligned:
+            found.append(sorted(ends))
+            continue
         places = {end // chunk * chunk for end in ends} | {-(-end // chunk) * chunk for end in ends}
         first, last = min(ends), min(max(ends), length)  # nobody needs what lies outside
         found.append(sorted({min(max(place, first), last) for place in places}))
