@@ -14,6 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+import toolz
 from dask._task_spec import Task, TaskRef
 from dask.callbacks import Callback
 from dask.diagnostics import ProgressBar
@@ -112,6 +113,19 @@ def test_a_function_that_is_not_python(on: None) -> None:
     with dask.config.set({"optimization.fuse.delayed": True}):
         (note,) = notes(failure(x))
     assert "raised by 'truediv'" in note
+
+
+def test_a_step_of_a_template_that_is_hoisted(on: None) -> None:
+    heavy = np.arange(100_000.0)
+
+    def looks_up(block: Any) -> Any:
+        return fails(block + heavy[0])
+
+    _, x = counted((8, 8), 1)
+    y = x.map_blocks(scale).map_blocks(looks_up, dtype="f8", meta=np.empty((0, 0))) + 1
+    (note,) = notes(failure(y))
+    assert "raised by 'looks_up' in the task" in note
+    assert "scale -> looks_up -> add" in note
 
 
 def test_exceptions_that_take_no_notes(on: None) -> None:
@@ -240,6 +254,8 @@ def test_functions_of_tasks() -> None:
     template = Task(None, operator.add, TaskRef("a"), 1)
     called = Task("z", template.__call__, Task(None, dict, a=inner))
     assert functions_of(called) == ["neg", "add"]
+    composed = Task("c", toolz.compose(abs, operator.neg), TaskRef("x"))
+    assert functions_of(composed) == ["neg|abs"]
     assert functions_of(TaskRef("x")) == functions_of(3) == []
 
 

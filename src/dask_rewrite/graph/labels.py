@@ -7,7 +7,7 @@ from typing import Any
 
 from dask._task_spec import GraphNode, List, Task, _identity_cast
 from dask.utils import funcname
-from toolz import identity, pipe
+from toolz import functoolz, identity, pipe
 
 #: Functions that only hold a task together.
 _PLUMBING = frozenset([pipe, identity, _identity_cast, operator.call, dict, list, tuple])
@@ -42,6 +42,8 @@ def step_name(task: Task) -> str:
     func = task.func
     if isinstance(task, List) or isinstance(getattr(func, "__self__", None), GraphNode):
         return ""
+    if isinstance(func, functoolz.Compose):
+        return "|".join(map(funcname, (func.first, *func.funcs)))
     try:
         return "" if func in _PLUMBING else str(funcname(func))
     except TypeError:  # a callable that has no hash

@@ -74,20 +74,23 @@ def origin(error: BaseException) -> Origin:
     """
     from dask_rewrite.graph.labels import functions_of, step_name
 
-    task, step, below = None, "", ""
+    tasks: list[Task] = []
+    step = below = ""
     trace = error.__traceback__
     while trace is not None:
         frame, trace = trace.tb_frame, trace.tb_next
         file = frame.f_code.co_filename
         if file.startswith(_CALLING):
             found = _task_of(frame)
-            task = found if task is None else task
-            step = (step_name(found) if found is not None else "") or step
-        elif task is not None:
+            if found is not None:
+                tasks.append(found)
+                step = step_name(found) or step
+        elif tasks:
             break  # the user's own function; what it calls is not a step
         below = "" if file.startswith(_MACHINERY) else below or frame.f_code.co_name
-    if task is not None:
-        return Origin(step, task.key, tuple(functions_of(task)))
+    if tasks:  # what is hoisted is not to be seen in the task itself, only in the one that it calls
+        steps = next(filter(None, map(functions_of, tasks)), [])
+        return Origin(step, tasks[0].key, tuple(steps))
     key = getattr(error, "task", None)  # of a KilledWorker
     return Origin(below, key if isinstance(key, (str, tuple)) else None)
 

@@ -90,7 +90,8 @@ def status() -> None:
 @click.option("--nbytes", is_flag=True, help="Also measure pickled bytes.")
 @click.option("--forecast", is_flag=True, help="Also say how much memory computing it takes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def explain(target: str, nbytes: bool, forecast: bool, as_json: bool) -> None:
+@click.option("--html", type=click.Path(dir_okay=False), help="Also write the report as an HTML page.")
+def explain(target: str, nbytes: bool, forecast: bool, as_json: bool, html: str | None) -> None:
     """Rewrite a collection and tell what every pass did.
 
     ATTRIBUTE is a dask collection, a container of them, or a function without arguments that returns
@@ -100,7 +101,9 @@ def explain(target: str, nbytes: bool, forecast: bool, as_json: bool) -> None:
 
     _options()
     report = explain(*_load(target), nbytes=nbytes, forecast=forecast)
-    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else repr(report))
+    click.echo(report.to_json(indent=2) if as_json else repr(report))
+    if html is not None:
+        report.to_html(html)
 
 
 @rewrite.command()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes, format_time
@@ -12,6 +15,8 @@ from dask.utils import format_bytes, format_time
 from dask_rewrite.tools.tables import html_table, shorten, text_table
 
 if TYPE_CHECKING:
+    from dask.typing import Key
+
     from dask_rewrite.graph.graph import Metrics
     from dask_rewrite.pipeline.trace import Step, Trace
     from dask_rewrite.remarks import Remark
@@ -48,6 +53,13 @@ class Report:
         self.seconds: float = trace.seconds
         self.form: str = trace.form
         self.forecast: Forecast | None = None
+        #: What dask sends, as an expression.
+        self.sent: Any = None
+
+    @property
+    def graph(self) -> dict[Key, Any]:
+        """The tasks that are sent to the scheduler."""
+        return {} if self.sent is None else dict(self.sent.__dask_graph__())
 
     @property
     def before(self) -> Metrics | None:
@@ -91,10 +103,58 @@ class Report:
             ],
         }
 
+    def to_json(self, **kwargs: Any) -> str:
+        """The same as JSON; ``kwargs`` go to ``json.dumps``."""
+        return json.dumps(self.to_dict(), **kwargs)
+
+    def to_networkx(self) -> Any:
+        """The tasks that are sent, as a ``networkx.DiGraph`` from inputs to consumers.
+
+        Its nodes are keys; ``name`` is what dashboards call the task, ``functions`` what it calls.
+        """
+        import networkx as nx
+        from dask.utils import key_split
+
+        from dask_rewrite.graph.labels import functions_of
+
+        tasks = self.graph
+        graph = nx.DiGraph()
+        for key, task in tasks.items():
+            graph.add_node(key, name=key_split(key), functions=functions_of(task))
+        graph.add_edges_from((dep, key) for key, task in tasks.items() for dep in task.dependencies)
+        return graph
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One page with tables, bars, remarks to filter and, if it was asked for, the forecast.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it.
+
+        Returns
+        -------
+        str
+            The page. It needs no other file and no network.
+
+        Examples
+        --------
+        >>> import dask.array as da
+        >>> import dask_rewrite
+        >>> dask_rewrite.explain(da.ones(8, chunks=4).sum()).to_html()[:15]
+        '<!DOCTYPE html>'
+        """
+        from dask_rewrite.tools.page import page
+
+        text = page(self)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
     def __repr__(self) -> str:
-        lines = [f"dask_rewrite: {self._headline()}"]
+        lines = [f"dask_rewrite: {self.headline}"]
         if self.steps:
-            lines += ["", *text_table(*self._table())]
+            lines += ["", *text_table(*self.table)]
         if rows := self._remark_rows():
             lines += ["", *text_table(_REMARKS_HEADER, rows, left=(0, 1, 3))]
         if self.forecast is not None:
@@ -102,7 +162,7 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>dask_rewrite</b>: {escape(self._headline())}</p>", html_table(*self._table())]
+        parts = [f"<p><b>dask_rewrite</b>: {escape(self.headline)}</p>", html_table(*self.table)]
         if rows := self._remark_rows():
             parts += [
                 f"<details><summary>{sum(self.counts.values())} remarks</summary>",
@@ -113,7 +173,9 @@ class Report:
             parts.append(self.forecast._repr_html_())
         return f"<div>{''.join(parts)}</div>"
 
-    def _headline(self) -> str:
+    @property
+    def headline(self) -> str:
+        """What became of the graph, on one line."""
         failed = sum(count for (_, kind), count in self.counts.items() if kind == "failed")
         end = f" in {format_time(self.seconds)}" + (f"; {failed} FAILED" if failed else "")
         if self.form != "tasks":
@@ -126,7 +188,9 @@ class Report:
             text += f", {_bytes_change(self.before.nbytes, self.after.nbytes)}"
         return text + end
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The header and the rows of the table of passes."""
         measured = [metrics for step in self.steps for metrics in (step.before, step.after)]
         sized = any(metrics is not None and metrics.nbytes is not None for metrics in measured)
         header = ["pass", "tasks", "depth", "max fan-in", *(["pickled"] if sized else []), "time", "applied"]

@@ -1,0 +1,124 @@
+"""A report as one HTML page that needs nothing else: tables, bars, remarks to filter, a curve of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dask.typing import Key
+from dask.utils import format_bytes, format_time, key_split
+
+from dask_rewrite._version import __version__
+from dask_rewrite.graph.labels import functions_of
+from dask_rewrite.graph.pickling import pickled_size
+from dask_rewrite.tools.curves import bars
+from dask_rewrite.tools.tables import html_table, shorten
+
+if TYPE_CHECKING:
+    from dask_rewrite.tools.report import Report
+
+#: Tasks of one name that are weighed, kinds of tasks that are listed, and functions that are shown of each.
+_WEIGHED, _LISTED, _FUNCTIONS = 50, 15, 6
+_REMARKS = ["remark", "rule", "key", "reason"]
+_HEAVIEST = ["tasks", "heaviest", "name", "what its tasks call"]
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8886; }
+body { font: 14px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .8rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td { overflow-wrap: anywhere; } .side { display: flex; flex-wrap: wrap; gap: 2rem; }
+input, select { font: inherit; margin: 0 .6rem .6rem 0; }
+"""
+_SCRIPT = """
+const text = document.getElementById("text"), kind = document.getElementById("kind");
+const rows = [...document.querySelectorAll("#remarks tbody tr")], shown = document.getElementById("shown");
+function filter() {
+  const wanted = text.value.toLowerCase();
+  let count = 0;
+  for (const row of rows) {
+    const cell = row.cells[0].textContent;
+    row.hidden = (kind.value && cell !== kind.value) || !row.textContent.toLowerCase().includes(wanted);
+    count += !row.hidden;
+  }
+  shown.textContent = count + " of " + rows.length;
+}
+text.addEventListener("input", filter);
+kind.addEventListener("change", filter);
+filter();
+"""
+
+
+def page(report: Report) -> str:
+    """The whole page, as text."""
+    title = f"dask_rewrite: {report.headline}"
+    parts = [
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        html_table(*report.table),
+        *_passes(report),
+        *_heaviest(report.graph),
+        *_remarks(report),
+    ]
+    if report.forecast is not None:
+        parts += ["<h2>Memory</h2>", report.forecast._repr_html_()]
+    return "\n".join([*parts, f"<p>dask_rewrite {escape(__version__)}</p></body></html>\n"])
+
+
+def _passes(report: Report) -> list[str]:
+    if not report.steps:
+        return []
+    tasks = [(step.name, step.after.tasks, f"{step.after.tasks:,}") for step in report.steps]
+    if report.before is not None:
+        tasks.insert(0, ("as built", report.before.tasks, f"{report.before.tasks:,}"))
+    seconds = [(step.name, step.seconds, format_time(step.seconds)) for step in report.steps]
+    return [
+        '<h2>Passes</h2><div class="side">',
+        f"<div><p>Tasks after each pass</p>{bars(tasks)}</div>",
+        f"<div><p>Time of each pass</p>{bars(seconds)}</div></div>",
+    ]
+
+
+def _heaviest(graph: Mapping[Key, Any]) -> list[str]:
+    """What tasks weigh when they are sent, by their names."""
+    kinds: dict[str, list[Any]] = {}
+    for key, task in graph.items():
+        kinds.setdefault(key_split(key), []).append(task)
+    weights = {name: max(map(_weight, islice(tasks, _WEIGHED))) for name, tasks in kinds.items()}
+    rows = []
+    for name in sorted(kinds, key=lambda name: -weights[name])[:_LISTED]:
+        functions = functions_of(kinds[name][0])
+        calls = " -> ".join([*functions[:_FUNCTIONS], *(["..."] if len(functions) > _FUNCTIONS else [])])
+        weight = format_bytes(weights[name]) if weights[name] >= 0 else "cannot be pickled"
+        rows.append([f"{len(kinds[name]):,}", weight, shorten(name, 60), calls or "-"])
+    if not rows:
+        return []
+    return ["<h2>Heaviest tasks that are sent</h2>", html_table(_HEAVIEST, rows, left=(2, 3))]
+
+
+def _weight(task: Any) -> int:
+    try:
+        return pickled_size(task)
+    except Exception:
+        return -1  # preflight tells why
+
+
+def _remarks(report: Report) -> list[str]:
+    rows = [
+        [remark.kind, remark.rule, "" if remark.key is None else shorten(repr(remark.key), 70), remark.reason]
+        for remark in report.remarks
+    ]
+    if not rows:
+        return []
+    kinds = "".join(f"<option>{kind}</option>" for kind in sorted({row[0] for row in rows}))
+    return [
+        f"<h2>Remarks</h2><p>{sum(report.counts.values()):,} in all; the first of each rule are listed.</p>",
+        '<input id="text" type="search" placeholder="filter" aria-label="filter">',
+        f'<select id="kind" aria-label="kind"><option value="">all</option>{kinds}</select>',
+        '<span id="shown"></span><div id="remarks">',
+        f"{html_table(_REMARKS, rows, left=range(4))}</div><script>{_SCRIPT}</script>",
+    ]
