@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -117,10 +118,21 @@ def examples(session: nox.Session) -> None:
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """The wheel and the source distribution, checked, in dist/."""
+    install(session, "", "release")
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--no-isolation")
+    made = sorted(map(str, (ROOT / "dist").iterdir()))
+    session.run("twine", "check", "--strict", *made)
+    session.run("check-wheel-contents", *[name for name in made if name.endswith(".whl")])
+
+
+@nox.session(requires=["release"])
 def package(session: nox.Session) -> None:
-    """The installed package alone, without any of the optional packages."""
+    """The wheel alone, installed without any of the optional packages."""
     install(session, "")
-    session.install("-q", "--force-reinstall", "--no-deps", ".")
+    session.install("-q", "--force-reinstall", "--no-deps", *map(str, (ROOT / "dist").glob("*.whl")))
     session.run("python", "-W", "error", ".ci/minimal.py")
     session.run("python", "-m", "dask", "rewrite", "passes")
 
