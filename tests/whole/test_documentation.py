@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,30 @@ def test_every_command_of_the_documents_exists(name: str) -> None:
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     used = set(re.findall(r"python dev\.py ([a-z]+)", (ROOT / name).read_text()))
     assert used <= functions
+
+
+#: Pages whose blocks of Python run one after the other, as printed; what examples print is not compared.
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "quickstart", "configuration", "is-it-on"))]
+PAGES += ["docs/cluster.md", "docs/troubleshooting.md", "docs/forecast.md", "docs/passes/tree-sum.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_of_a_page_runs(name: str, python: Callable[..., str], tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for i, block in enumerate(blocks):
+        if block.startswith(">>>"):
+            blocks[i] = "".join(example.source for example in doctest.DocTestParser().get_examples(block))
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks))
+    python(f"import runpy; runpy.run_path({str(script)!r}, run_name='page')")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_that_is_linked_exists(name: str) -> None:
+    text = (ROOT / name).read_text()
+    pages = re.findall(r"\{doc\}`(?:[^`<]*<)?([\w/-]+)>?`", text)
+    assert all((ROOT / name).parent.joinpath(f"{page}.md").exists() for page in pages)
 
 
 def test_the_versions_agree() -> None:
