@@ -9,7 +9,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.fact_cache import intern
-from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.facts import Fact, Facts
 
 
 class Estimate(NamedTuple):
@@ -20,7 +20,13 @@ class Estimate(NamedTuple):
 
 
 def estimate(facts: Facts, key: Key) -> Estimate | None:
-    """How large a block is, from facts where there are any and from declarations where not.
+    """How large a block is, from facts where there are any and from declarations where not."""
+    fact = believed(facts, key)
+    return None if fact is None else Estimate(fact.size, fact.nbytes)
+
+
+def believed(facts: Facts, key: Key) -> Fact | None:
+    """What a block probably is, from facts where there are any and from declarations where not.
 
     A block that is declared is not looked into for its facts: for an estimate what is said is good enough.
     """
@@ -33,7 +39,7 @@ def estimate(facts: Facts, key: Key) -> Estimate | None:
             facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))
         facts.beliefs.lookup = facts.lookup
         fact = facts.beliefs.of(key)
-    return None if fact is None else Estimate(fact.size, fact.nbytes)
+    return fact
 
 
 def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
@@ -41,4 +47,4 @@ def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
     return None if found is None else intern(found)
 
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "believed", "estimate"]

@@ -24,6 +24,8 @@ LENGTH = 8
 _END, _MEMBERS, _WIDTH = "--", 5, 20
 #: What dask takes for a hash: a word of eight letters that starts with one of these.
 _HEX = "abcdef"
+#: Between the names of tasks whose results one task gives.
+JOINED = "+"
 
 
 def fingerprint(parts: Iterable[object]) -> str:

@@ -23,6 +23,7 @@ from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
+from dask_rewrite.passes.stream import Stream
 from dask_rewrite.passes.tree_sum import TreeSum
 
 
@@ -49,6 +50,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
     "inline-sources": InlineSources,  # once equal work is one, and before anybody asks what sums wait for
     "contract": Contract,  # on whole sums of products, before anything fuses into these
+    "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
+import dask
 from dask._task_spec import GraphNode, convert_legacy_graph
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
@@ -133,7 +134,10 @@ def forecast(*collections: Any, threads: int | None = None, workers: int | None 
     from dask_rewrite.hook.optimizer import Recorder
 
     recorder = Recorder()
-    rewritten = expression_of(collections, recorder, "forecast")
+    # rewritten for the threads that were asked about
+    asked = {} if threads is None or workers else {"scheduler": "threads", "num_workers": threads}
+    with dask.config.set(asked):
+        rewritten = expression_of(collections, recorder, "forecast")
     stock = expression_of(collections)
     return forecast_of(recorder.raw, stock, rewritten, threads, workers)
 

@@ -10,7 +10,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
 from dask_rewrite.analysis.memory.declared import declared_blocks
-from dask_rewrite.graph.names import unmarked
+from dask_rewrite.graph.names import JOINED, unmarked
 
 
 class Original:
@@ -31,8 +31,15 @@ class Original:
         """Results of a rewritten graph: as known, or of the block that had the name before the rewrite."""
 
         def estimate(key: Key) -> Any:
-            if type(key) is tuple and key and isinstance(key[0], str):
-                return self._results.value((unmarked(key[0]), *key[1:]))
+            if type(key) is not tuple or not key or not isinstance(key[0], str):
+                return None
+            name, place = unmarked(key[0]), key[1:]
+            if (found := self._results.value((name, *place))) is not None:
+                return found
+            for where in (place, place[:-1]):  # a task that gives several results, or a step of a chain
+                parts = [self._results.value((each, *where)) for each in name.split(JOINED)]
+                if None not in parts:
+                    return tuple(parts) if len(parts) > 1 else parts[0]
             return None
 
         return Results(nodes.get, estimate)

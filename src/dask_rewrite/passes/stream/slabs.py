@@ -1,0 +1,86 @@
+"""What reductions take in at one step, as one task: blocks that nobody else needs, and partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dask._task_spec import DataNode, Task
+from dask.typing import Key
+
+from dask_rewrite.graph.nesting import depth_of
+from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.passes.site import Site
+
+#: Tasks of a slab that become one, blocks that a task may wait for to be one of them, and its nesting.
+MOST_TASKS, MOST_INPUTS, MOST_DEPTH = 24, 8, 10
+
+
+@dataclass(slots=True)
+class Slab:
+    """The tasks of one step.
+
+    Parameters
+    ----------
+    members : list of Key
+        What is computed in it, users first: partial results, and what only these need.
+    needs : frozenset of Key
+        What it takes from others.
+    whole : bool
+        All that it needs for itself alone is in it.
+    """
+
+    members: list[Key] = field(default_factory=list)
+    needs: frozenset[Key] = frozenset()
+    whole: bool = True
+
+
+class Slabs:
+    """Gathers slabs."""
+
+    def __init__(self, site: Site, users: Mapping[Key, int]) -> None:
+        self._site, self._users = site, users
+        self._templates: dict[int, int] = {}
+        self._able: dict[int, bool] = {}
+
+    def gather(self, gives: Sequence[Key]) -> Slab | None:
+        """The slab that gives these partial results; None if one of them has to stay as it is."""
+        nodes, users = self._site.graph.nodes, self._users
+        like = gives[0]
+        uses: dict[Key, int] = {}
+        for key in gives:
+            uses[key] = uses.get(key, 0) + 1
+        if not all(users[key] == count and self._joins(key, like) for key, count in uses.items()):
+            return None
+        slab = Slab(list(uses))
+        waiting = list(uses)
+        inside = set(waiting)
+        needs: set[Key] = set()
+        while waiting:
+            for dep in nodes[waiting.pop()]._dependencies:
+                uses[dep] = uses.get(dep, 0) + 1
+                needs.add(dep)
+                if uses[dep] < users[dep] or type(nodes.get(dep)) is DataNode:
+                    continue
+                if len(inside) >= MOST_TASKS or not self._joins(dep, like) or self._waits(dep):
+                    slab.whole = False
+                    continue
+                inside.add(dep)
+                slab.members.append(dep)
+                waiting.append(dep)
+        slab.needs = frozenset(needs - inside)
+        return slab
+
+    def _waits(self, key: Key) -> bool:
+        return len(self._site.graph.nodes[key]._dependencies) > MOST_INPUTS
+
+    def _joins(self, key: Key, like: Key) -> bool:
+        """Whether a task may be computed together with another one."""
+        site = self._site
+        node = site.node(key)
+        if type(node) is not Task or type(key) is not tuple or site.wanted(key):
+            return False
+        able = self._able.get(id(node.func))
+        if able is None:
+            able = self._able[id(node.func)] = may_move(node.func)
+        return able and site.same_annotations(key, like) and depth_of(node, self._templates) <= MOST_DEPTH

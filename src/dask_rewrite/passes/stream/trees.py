@@ -1,0 +1,202 @@
+"""Reductions as dask builds them: a task that combines lists of partial results, over several levels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
+from dask.array import chunk, reductions
+from dask.array.core import _concatenate2
+from dask.typing import Key
+from toolz import functoolz
+
+from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.passes.site import Site
+
+_Compose: Any = functoolz.Compose
+
+#: Combining functions that give the same, up to rounding, however partial results are grouped.
+_ASSOCIATIVE = frozenset(
+    [
+        *(np.sum, np.prod, np.max, np.min, np.any, np.all),
+        *(chunk.sum, chunk.prod, chunk.max, chunk.min, chunk.any, chunk.all),
+        *(
+            getattr(reductions, name)
+            for name in ("mean_combine", "moment_combine", "chunk_max", "chunk_min")
+            if hasattr(reductions, name)
+        ),
+    ]
+)
+
+_EXACT = frozenset([np.max, np.min, np.any, np.all, chunk.max, chunk.min, chunk.any, chunk.all])
+
+
+@dataclass(slots=True)
+class Tree:
+    """One reduction.
+
+    Parameters
+    ----------
+    root : Key
+        The task that gives the result.
+    inner : list of Key
+        The tasks between, users first.
+    leaves : list of Key
+        What is combined, in order.
+    form : tuple of int
+        How many partial results each task combines, depth first; leaves combine none.
+    """
+
+    root: Key
+    inner: list[Key] = field(default_factory=list)
+    leaves: list[Key] = field(default_factory=list)
+    form: tuple[int, ...] = ()
+
+
+def combining(func: Any) -> functools.partial[Any] | None:
+    """The function that combines partial results, as dask binds it: with axes, told whether to keep them.
+
+    Examples
+    --------
+    >>> combining(functools.partial(np.sum, axis=(0,), keepdims=True)).func.__name__
+    'sum'
+    >>> combining(np.sum)
+    """
+    inner = func
+    if type(func) is _Compose:
+        first, funcs = func.first, func.funcs
+        if type(first) is not functools.partial or first.func is not _concatenate2 or len(funcs) != 1:
+            return None
+        (inner,) = funcs
+    if type(inner) is not functools.partial or not inner.keywords.keys() >= {"axis", "keepdims"}:
+        return None
+    return inner if may_move(inner.func) else None
+
+
+def associates(func: Any) -> bool:
+    """Whether partial results may be grouped in another way, and those of one kind be combined again."""
+    inner = combining(func)
+    return inner is not None and inner.keywords["keepdims"] is True and inner.func in _ASSOCIATIVE
+
+
+def keeps_digits(func: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a long chain gives numbers as good as a tree's: sums in single precision lose some.
+
+    >>> keeps_digits(functools.partial(np.sum, axis=(0,), keepdims=True), np.dtype("f4"))
+    False
+    """
+    inner = combining(func)
+    if inner is None or dtype.kind not in "biufc":
+        return False
+    return inner.func in _EXACT or dtype.kind not in "fc" or bool(np.finfo(dtype).eps < 1e-12)
+
+
+def at_once(task: Task) -> int:
+    """How many partial results a step takes in: moments are costly to combine.
+
+    >>> at_once(Task("s", functools.partial(np.sum, axis=(0,), keepdims=True), []))
+    1
+    """
+    inner = combining(task.func)
+    return 2 if inner is not None and inner.func is reductions.moment_combine else 1
+
+
+def same_function(one: Any, other: Any) -> bool:
+    """Whether two combining functions do the same."""
+    if one is other:
+        return True
+    first, second = combining(one), combining(other)
+    return (
+        type(one) is type(other)
+        and first is not None
+        and second is not None
+        and first.func is second.func
+        and first.args == second.args
+        and first.keywords == second.keywords
+        and (type(one) is not _Compose or one.first.keywords == other.first.keywords)
+    )
+
+
+def find_trees(site: Site) -> list[Tree]:
+    """All reductions of a graph over more than one block, largest trees first found from their roots."""
+    graph = site.graph
+    functions = {
+        func
+        for func, tasks in site.context.by_function(graph).items()
+        if combining(tasks[0].func) is not None
+    }
+    if not functions:
+        return []
+    tasks = {task.key: task for task in site.context.calling(graph, functions) if type(task.key) is tuple}
+    lists: dict[Key, list[Key]] = {
+        key: found for key, task in tasks.items() if (found := listed(task)) is not None
+    }
+    below = {key for each in lists.values() for key in each}
+    return [_whole(key, lists, site) for key in graph.nodes if key in lists and key not in below]
+
+
+def _whole(root: Key, lists: Mapping[Key, list[Key]], site: Site) -> Tree:
+    tree = Tree(root)
+    form: list[int] = []
+    stack = [root]
+    while stack:
+        key = stack.pop()
+        found = lists.get(key)
+        if found is None or (key != root and not (site.used_once(key) and site.same_annotations(key, root))):
+            tree.leaves.append(key)
+            form.append(0)
+            continue
+        if key != root:
+            tree.inner.append(key)
+        form.append(len(found))
+        stack.extend(reversed(found))
+    tree.form = tuple(form)
+    return tree
+
+
+def listed(task: Task) -> list[Key] | None:
+    """The keys in the (nested) list that a combining task is called with; None if there is anything else.
+
+    Examples
+    --------
+    >>> listed(Task("s", sum, List(List(TaskRef("x"), TaskRef("y")))))
+    ['x', 'y']
+    """
+    if len(task.args) != 1 or task.kwargs or type(task.args[0]) is TaskRef:
+        return None
+    found: list[Key] = []
+    stack: list[Any] = [task.args[0]]
+    while stack:
+        here = stack.pop()
+        if type(here) is TaskRef:
+            found.append(here.key)
+        elif (inside := parts_of(here)) is not None:
+            stack.extend(reversed(inside))
+        else:
+            return None
+    return found if len(found) == len(set(found)) else None
+
+
+def parts_of(node: Any) -> tuple[Any, ...] | None:
+    """What a list in a task holds, None if it is no list."""
+    is_list = type(node) is List or (
+        type(node) is Task and node.func is _identity_cast and node.kwargs == {"typ": list}
+    )
+    return tuple(node.args) if is_list else None
+
+
+def levels(nodes: Mapping[Key, GraphNode], order: list[Key], roots: frozenset[Key]) -> dict[Key, int]:
+    """For each key the most reductions on a way down from it; ``order`` has producers first.
+
+    What several reductions need may be computed together only where none of them waits for another.
+    """
+    found: dict[Key, int] = {}
+    get = found.get
+    for key in order:
+        deps = nodes[key]._dependencies
+        found[key] = (max([get(dep, 0) for dep in deps]) if deps else 0) + (key in roots)
+    return found

@@ -1,0 +1,215 @@
+"""Reductions take each slab in when it is there: siblings together, and in chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from benchmarks.harness.memory import Held
+from dask.array.optimization import optimize as stock_optimizer
+
+import dask_rewrite
+from helpers import assert_same, assert_same_as_stock, assert_sound, checked, distinct, tasks_of
+
+SHAPE, CHUNKS, SLAB = (48, 60, 60), (1, -1, -1), 60 * 60 * 8
+
+
+def _load(seed: int, dtype: Any, block_info: Any = None) -> np.ndarray:
+    where = block_info[None]
+    first = 1 + seed + 7 * sum(where["chunk-location"])
+    return (
+        (first + np.arange(np.prod(where["chunk-shape"])) % 101).reshape(where["chunk-shape"]).astype(dtype)
+    )
+
+
+def made(
+    name: str, shape: tuple[int, ...] = SHAPE, chunks: Any = CHUNKS, dtype: Any = float, load: Any = _load
+) -> da.Array:
+    """Blocks of a function that nobody knows, all different."""
+    blocks = da.core.normalize_chunks(chunks, shape, dtype=dtype)
+    meta = np.empty((0,) * len(shape), dtype)
+    return da.map_blocks(load, len(name), dtype, chunks=blocks, dtype=dtype, name=name, meta=meta)
+
+
+def siblings(source: Callable[..., da.Array] = made) -> tuple[da.Array, ...]:
+    u, v, w = source("u"), source("vv"), source("www")
+    return (u * v).mean(axis=0), (v * w).mean(axis=0)
+
+
+def moments() -> tuple[da.Array, ...]:
+    x = made("x")
+    return x.mean(axis=0), x.std(axis=0), x.max(axis=0)
+
+
+def assert_close_to_stock(*collections: Any) -> None:
+    """Up to rounding: sums are regrouped."""
+    with dask.config.set(array_optimize=dask_rewrite.optimize):
+        found = dask.compute(*collections)
+    for one, actual in zip(dask.compute(*collections, optimize_graph=False), found, strict=True):
+        assert type(actual) is type(one)
+        assert actual.dtype == one.dtype
+        assert_same(np.ma.getmaskarray(actual), np.ma.getmaskarray(one))
+        np.testing.assert_allclose(actual, one, rtol=1e-13)
+
+
+def on_threads(threads: int = 2) -> Any:
+    return dask.config.set(scheduler="threads", num_workers=threads)
+
+
+def held(collections: Any, optimizer: Any) -> int:
+    """Slabs that are held at most on two threads."""
+    with on_threads(), dask.config.set(array_optimize=optimizer), Held() as found:
+        dask.compute(*collections)
+    return found.peak // SLAB
+
+
+def streams(*collections: Any) -> list[Any]:
+    """What was streamed."""
+    found = dask_rewrite.explain(*collections)
+    return [each for each in found.remarks if each.rule == "stream" and each.kind == "applied"]
+
+
+@pytest.mark.parametrize(("program", "most"), [(siblings, 16), (moments, 18)])
+def test_siblings_are_worked_through_together(program: Any, most: int) -> None:
+    """Partial means are two blocks, and partial moments three: each thread holds those of all siblings."""
+    collections = program()
+    with on_threads():
+        assert len(streams(*collections)) == 1
+        assert_same_as_stock(*collections)
+    assert held(collections, dask_rewrite.optimize) <= most < held(collections, stock_optimizer)
+
+
+@pytest.mark.parametrize("reduce", [da.sum, da.max, da.any, da.prod])
+def test_a_thread_holds_two_blocks_of_a_long_reduction(reduce: Any) -> None:
+    x = da.random.default_rng(1).random((64, 3600), chunks=(1, -1))
+    collections = (reduce(x, axis=0),)
+    with on_threads():
+        assert_close_to_stock(*collections)
+    if reduce is not da.any:
+        assert held(collections, dask_rewrite.optimize) <= 4 <= held(collections, stock_optimizer) - 4
+
+
+def test_blocks_are_made_once_and_in_the_chains() -> None:
+    calls: list[int] = []
+
+    def load(seed: int, dtype: Any, block_info: Any = None) -> np.ndarray:
+        calls.append(seed)
+        return _load(seed, dtype, block_info)
+
+    with on_threads():
+        collections = siblings(lambda name: made(name, load=load))
+        assert len(checked(*collections)) < 60
+        calls.clear()
+        dask.compute(*dask_rewrite.optimize(*collections), optimize_graph=False)
+    assert sorted(calls) == sorted(48 * [1, 2, 3])
+
+
+def test_where_sums_stay_as_they_are_so_do_trees() -> None:
+    with on_threads(), dask.config.set({"rewrite.reassociate": False}):
+        assert not streams(*siblings())
+        assert_same_as_stock(*siblings())
+
+
+def test_small_partial_results_of_one_block_come_out_of_one_task() -> None:
+    x = made("x", (64, 200, 20), (2, -1, -1))
+    collections = x.mean(), x.std(), x.max(axis=(0, 1, 2))
+    with on_threads():
+        assert len(streams(*collections)) == 1
+        assert_same_as_stock(*collections)
+        assert len(tasks_of(*collections)) <= 65
+
+
+def _waiting(x: da.Array) -> tuple[Any, ...]:
+    m = x.mean(axis=0)
+    return m, (abs(x - m)).sum(axis=0)
+
+
+DECLINED: dict[str, Callable[[da.Array], tuple[Any, ...]]] = {
+    "one waits for the other": _waiting,
+    "blocks are wanted": lambda x: (x, x.mean(axis=0), x.std(axis=0)),
+    "partial results are wanted": lambda x: (x.sum(axis=0, keepdims=True), x[:1].sum(axis=0, keepdims=True)),
+    "other forms": lambda x: (x[:24].sum(axis=(0, 1)), x[:30].sum(axis=(0, 1))),
+    "across": lambda x: (x.sum(axis=(0, 1)), x.rechunk((4, 30, 60)).sum(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_others_are_right_too(name: str) -> None:
+    with on_threads():
+        assert_same_as_stock(*DECLINED[name](made("x")))
+
+
+def test_declines_where_blocks_stay_for_others() -> None:
+    x = made("x")
+    with on_threads():
+        assert not streams(x, x.mean(axis=0), x.std(axis=0))
+        assert not streams(x - x.mean(axis=0))
+    with dask.config.set(scheduler="threads"):
+        assert not streams(x[:12].sum(axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "f2", "O"])
+def test_no_chains_where_digits_or_the_order_would_be_lost(dtype: str) -> None:
+    collections = (made("x", dtype=dtype).sum(axis=0),)
+    with on_threads():
+        assert not any("chains" in each.reason for each in streams(*collections))
+        assert_same_as_stock(*collections)
+
+
+def _masked(block: np.ndarray) -> Any:
+    return np.ma.masked_equal(block, block.flat[3])
+
+
+def test_masked_blocks_and_nans() -> None:
+    x = made("x")
+    masked = x.map_blocks(_masked, dtype=float)
+    nans = da.where(x % 5 == 0, np.nan, x)
+    with on_threads():
+        assert_close_to_stock(masked.sum(axis=0), masked.max(axis=0))
+        assert_close_to_stock(da.nanmean(nans, axis=0), da.nanstd(nans, axis=0), nans.sum(axis=0))
+        assert_same_as_stock(x.astype(int).sum(axis=0), x.astype(int).max(axis=0))
+        assert_close_to_stock(x.sum(axis=(0, 2)), x.mean(axis=(0, 2)), x.argmax(axis=0))
+
+
+def test_unknown_chunk_sizes() -> None:
+    x = distinct((40, 50), (1, 50))
+    unknown = x[x[:, 0] > 300]
+    with on_threads():
+        assert_close_to_stock(unknown.sum(axis=0), unknown.mean(axis=0), unknown.prod(axis=0))
+
+
+def test_leaves_that_are_shared_are_computed_once() -> None:
+    x = made("x")
+    total = x.sum(axis=0)
+    with on_threads():
+        assert_same_as_stock(total, x.sum(axis=0, keepdims=True), x.mean(axis=0))
+
+
+def test_annotations_keep_reductions_apart() -> None:
+    x = made("x")
+    with dask.annotate(priority=3):
+        mean = x.mean(axis=0)
+    deviation = x.std(axis=0)
+    with on_threads():
+        assert_same_as_stock(mean, deviation)
+
+
+def test_again_nothing_is_left_to_do() -> None:
+    with on_threads():
+        once = dask_rewrite.optimize(*siblings())
+        assert not streams(*once)
+        again = dask_rewrite.optimize(*once)
+        outputs = [key for each in again for key in dask.core.flatten(each.__dask_keys__())]
+        assert_sound(tasks_of(*again), outputs)
+        assert_same(dask.compute(*again), dask.compute(*siblings()))
+
+
+def test_forecasts_know_what_slabs_weigh() -> None:
+    with on_threads():
+        found = dask_rewrite.forecast(*siblings(), threads=2)
+    assert 0 < found.after.peak <= 16 * SLAB
+    assert not found.after.unknown
