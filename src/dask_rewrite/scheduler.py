@@ -67,6 +67,22 @@ def machine() -> Machine:
     return Machine(max(1, int(threads or CPU_COUNT)), 1, _physical_memory(), bool(threads))
 
 
+def on_event_loop() -> bool:
+    """Whether the event loop of an asynchronous client waits for this thread.
+
+    Examples
+    --------
+    >>> on_event_loop()
+    False
+    """
+    client = _client(dask.config.get("scheduler", None))
+    if client is None or not client.asynchronous:
+        return False
+    from asyncio import _get_running_loop  # the client has imported it; to import it costs much
+
+    return _get_running_loop() is not None
+
+
 def _client(scheduler: Any) -> Any:
     if "Client" in type(scheduler).__name__:
         return scheduler

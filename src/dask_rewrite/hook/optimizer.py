@@ -27,9 +27,19 @@ from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
+from dask_rewrite.scheduler import on_event_loop
 
 if TYPE_CHECKING:
     from dask_rewrite.pipeline.trace import Trace
+
+
+#: Tasks that are rewritten while an event loop waits, which takes a quarter of a second at most.
+MOST_ON_EVENT_LOOP = 10_000
+_STANDS_STILL = (
+    f"dask_rewrite: a graph of more than {MOST_ON_EVENT_LOOP:,} tasks is left as it is, since the event loop "
+    "of an asynchronous client waits meanwhile; `await asyncio.to_thread(client.compute, x)` rewrites it "
+    "without keeping the loop waiting"
+)
 
 
 class Optimizer(int, Expr):
@@ -122,8 +132,12 @@ class Optimizer(int, Expr):
         hlg, keys = program_of(parent)
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
         outputs = list(dict.fromkeys(flatten(keys)))
-        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, trace=trace)
+        waits = on_event_loop()
+        most = MOST_ON_EVENT_LOOP if waits else None
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=trace)
         if trace is None:
+            if waits and graph is None:
+                warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
             hold_to_limit(hlg, graph, outputs)
         return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 

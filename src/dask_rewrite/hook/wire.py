@@ -7,9 +7,7 @@ again while it is unpickled, in the same order: nothing of this package is neede
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain, compress, islice
 from operator import attrgetter, is_not, itemgetter
@@ -20,6 +18,7 @@ from typing import Any, TypeAlias
 from dask._task_spec import TaskRef
 from dask.typing import Key
 
+from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.hook.wire_columns import Columns, signatures
 from dask_rewrite.hook.wire_numbers import Call
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
@@ -111,15 +110,3 @@ def _filled(target: Any, method: str, items: Any) -> Call:
     """
     action = Call(partial, (Call(getattr, (target, method)), items))
     return Call(timeit, (action, "pass", perf_counter, 1))
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Collecting garbage while many small objects are made costs as much as making them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -6,13 +6,11 @@ one warning that names it. If lowering itself fails, the raw graph goes to dask'
 
 from __future__ import annotations
 
-import gc
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -21,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.config import Options
+from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.graph.graph import Graph, Metrics
 from dask_rewrite.graph.nesting import NESTING_LIMIT
 from dask_rewrite.graph.verify import VerificationError, verify
@@ -37,27 +36,6 @@ from dask_rewrite.pipeline.verify_facts import verify_thoroughly
 from dask_rewrite.remarks import Remarks, RewriteWarning
 
 logger = logging.getLogger("dask_rewrite")
-
-
-#: Young objects above which a collection would cost a good part of what the rewriting did.
-MANY_OBJECTS = 10_000
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Collecting garbage while a graph is built costs as much as building it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            # What was made here is alive: after much of it, let the next collection not look at it. Small
-            # graphs leave that alone, since all that is young would go unseen until a full collection.
-            if gc.get_count()[0] > MANY_OBJECTS and gc.get_freeze_count() == 0:
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +122,7 @@ def rewrite_tasks(
     *,
     fuse_text_keys: bool = True,
     shared: bool = False,
+    max_tasks: int | None = None,
     trace: Trace | None = None,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
@@ -159,6 +138,8 @@ def rewrite_tasks(
     shared : bool
         Whether others whom nobody knows may hold the same blocks, as where dask optimizes collections one
         by one: all blocks keep their names, and loads stay tasks of their own.
+    max_tasks : int, optional
+        Tasks above which the graph stays as it is, if they are fewer than ``rewrite.lower-limit``.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
 
@@ -170,13 +151,15 @@ def rewrite_tasks(
     """
     options = Options.current()
     selection = select(options)
+    if max_tasks is not None:
+        options = replace(options, lower_limit=min(options.lower_limit, max_tasks))
     dsk = as_layers(dsk)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
     callbacks = _callbacks(options, trace)
     remarks = Remarks(options.bisect_limit, [each.allow for each in watchers()])
     context = Context(remarks, options, fuse_text_keys=fuse_text_keys)
     started = perf_counter()
-    with _collector_paused():
+    with collector_paused():
         try:
             graph = _lowered(dsk, outputs, selection, context, callbacks, trace, shared)
             if graph is not None:

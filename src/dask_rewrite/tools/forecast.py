@@ -150,7 +150,7 @@ def forecast_of(
     workers: int | None = None,
 ) -> Forecast:
     """The forecast for expressions that dask would send, over the raw graph that both come from."""
-    from dask_rewrite.hook.wire import collector_paused
+    from dask_rewrite.graph.collector import collector_paused
 
     threads, workers = _where(threads, workers)
     with collector_paused():
