@@ -16,16 +16,19 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
-from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.graph.nodes import make_task, may_move
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.tiny_reads import tiny_reads
 from dask_rewrite.remarks import Remarks
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
 _SAMPLE = 24
 #: Tasks of a layer that are looked at, if it has more than twice as many.
 _BLOCKS = 8
+#: Nesting that tasks may reach which read: the partial results of several steps are among them.
+_DEEP = 20
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
 
@@ -37,7 +40,8 @@ class FuseSmall:
     A task costs the scheduler more than it takes to slice or add a few kilobytes, and to run such work
     side by side gains nothing. Legal where the consumer is the only user of each producer; worth it
     where facts say that all blocks involved are small and the functions are known, so that nothing
-    slow is hidden in them. Loads and data stay tasks of their own.
+    slow is hidden in them. Reads of files of which little is known or which are large stay tasks of their
+    own; tiny ones go together as long as there are several tasks for each thread.
 
     Parameters
     ----------
@@ -64,15 +68,17 @@ class FuseSmall:
             return graph
         nodes: Mapping[Key, Any] = graph.nodes
         site = Site(graph, context)
+        reads, together = tiny_reads(graph, site, self.max_bytes)
         groups = [keys for keys in found if _is_known(nodes[keys[0]], site)]
         producers = list(chain.from_iterable(groups))
         small = _Small(graph.nodes, site.facts, self.max_bytes)
         step = max(1, len(producers) // _SAMPLE)
-        if not any(map(small.work, producers[::step])):
+        if not reads and not any(map(small.work, producers[::step])):
             return graph
         candidates = set(chain.from_iterable(map(small.among, groups)))
         candidates.difference_update(graph.outputs)
         absorbing = _Absorbing(self, site, candidates, remarks)
+        absorbing.take_reads(reads, together)
         fused = absorbing.run()
         if not fused:
             return graph
@@ -109,6 +115,16 @@ class _Absorbing:
         self._anyone = self._text and not site.graph.annotations and remarks.unlimited
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
         self._templates: dict[int, int] = {}
+        self._reads: dict[Key, int] = {}  # how many reads a task is, or took in
+        self._together = 0
+        self._files: set[Key] = set()
+
+    def take_reads(self, reads: set[Key], together: int) -> None:
+        """Let so many of these reads go into one task."""
+        self._reads = dict.fromkeys(reads, 1)
+        self._together = together
+        self._files = {file for key in reads for file in self._before[key]._dependencies}
+        self._candidates |= reads
 
     def run(self) -> int:
         """Go through the graph bottom up, and say how many tasks were absorbed."""
@@ -123,15 +139,17 @@ class _Absorbing:
                     consumers.append(key)
         fused = 0
         for key in producers_first(consumers, self._before):
-            if taken := self._taken(nodes[key]):
-                nodes[key] = with_values(nodes[key], taken)
+            if taken := self._taken(nodes[key], self._together):
+                nodes[key] = made = with_values(nodes[key], taken)
+                if key in self._reads:  # keeps the mark by which schedulers spread reads over workers
+                    nodes[key] = make_task(key, made.func, made.args, made.kwargs, made._dependencies, True)
                 fused += len(taken)
                 for dep in taken:
                     del nodes[dep]
         return fused
 
-    def _taken(self, task: Task) -> dict[Key, GraphNode]:
-        """The producers that a task may absorb, within the bounds."""
+    def _taken(self, task: Task, together: int) -> dict[Key, GraphNode]:
+        """The producers that a task may absorb, within the bounds; so many reads are among them at most."""
         deepest, references, levels = survey(task, self._templates)
         waits_for = set(task._dependencies)
         twice: set[Key] = set()  # what is referred to twice would run twice
@@ -140,6 +158,7 @@ class _Absorbing:
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         room = self._max_tasks
+        reads = 0
         taken: dict[Key, GraphNode] = {}
         for key, level in zip(references, levels):
             if not room:
@@ -150,18 +169,28 @@ class _Absorbing:
             held, below = grown.get(key) or (0, depth_of(producer, self._templates))
             below += level + 1
             new = producer._dependencies - waits_for
-            if held >= room or len(waits_for) + len(new) > most or below > self._max_depth:
+            read = self._reads.get(key, 0)
+            if reads + read > together:
+                continue
+            if held >= room or len(waits_for) + len(new) > most:
+                continue
+            if below > (_DEEP if read else self._max_depth):
                 continue
             if not (self._anyone or self._allowed(task.key, key)):
                 continue
             if below > deepest:
                 deepest = below
             room -= held + 1
+            reads += read
             waits_for |= new
             waits_for.discard(key)
             taken[key] = producer
+        if reads and not waits_for <= self._files:
+            return self._taken(task, 0)  # reads are not made to wait for other work
         if taken:
             grown[task.key] = (self._max_tasks - room, deepest)
+            if reads:
+                self._reads[task.key] = reads
         return taken
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:

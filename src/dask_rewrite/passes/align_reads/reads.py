@@ -46,7 +46,7 @@ class File:
 
     def learn(self, key: Key, node: GraphNode) -> bool:
         """Take in a task that uses the file; False if it is used in another way than the others."""
-        calls = list(_calls(node, self.key))
+        calls = list(calls_on(node, self.key))
         if len(calls) != 1:
             return False
         (call, index) = calls[0]
@@ -69,7 +69,7 @@ class File:
         return all(a is b for a, b in zip(mine.args[2:], other.args[2:]))
 
 
-def _calls(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
+def calls_on(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
     """The calls of getters on a file within a task, and their indices."""
     stack: list[tuple[Any, Mapping[Any, Any] | None]] = [(node, None)]
     while stack:
