@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 import dask
 import dask.array as da
+import dask.threaded
 import numpy as np
 import pytest
 import toolz
@@ -148,6 +149,30 @@ def test_nothing_where_the_optimizer_is_off() -> None:
     dask_rewrite.disable()
     assert not Callback.active
     assert notes(failure(program())) == []
+
+
+def test_what_is_left_to_dask_gets_no_note(on: None) -> None:
+    with dask.config.set({"rewrite.lower-limit": 1}):
+        assert notes(failure(program())) == []
+
+
+def test_nothing_after_it_was_switched_off_again() -> None:
+    with dask_rewrite.enable():
+        failure(program())
+    nested = dask.delayed(sum)([dask.delayed(fails)(np.array([20]))])
+    assert notes(failure(program())) == []
+    assert notes(failure(nested)) == []
+    with pytest.raises(BadBlock) as caught:  # dask nests such tasks itself
+        dask.threaded.get({"y": (sum, [(fails, np.array([20]))])}, "y")
+    assert notes(caught.value) == []
+
+
+def test_of_collections_that_were_rewritten_explicitly() -> None:
+    _, x = counted((8, 8), 1)
+    y = x.map_blocks(scale).map_blocks(fails, dtype="f8", meta=np.empty((0, 0)))
+    y = dask_rewrite.optimize(((y + 1) * 2 - 3) * y)
+    (note,) = notes(failure(y, optimize_graph=False))
+    assert "raised by" in note
 
 
 def test_beside_other_callbacks(on: None, capsys: pytest.CaptureFixture[str]) -> None:

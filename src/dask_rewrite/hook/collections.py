@@ -17,6 +17,7 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.assemble import assemble
 from dask_rewrite.hook.memory_limit import hold_to_limit
+from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import may_fuse_delayed
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.pipeline.run import rewrite_tasks
@@ -87,6 +88,7 @@ def _rewritten(collections: Sequence[Any], shared: bool) -> HighLevelGraph | Non
             layers.setdefault(name, [])
     text = any(isinstance(collection, Delayed) for collection in collections)
     fuse = not text or may_fuse_delayed()
+    watch()
     graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, shared=shared)
     hold_to_limit(raw, graph, outputs)
     return None if graph is None else assemble(graph, layers)

@@ -16,13 +16,14 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-import dask
+import dask.config
 import toolz
 from dask import _task_spec
 from dask._task_spec import Task
 from dask.callbacks import Callback
 from dask.typing import Key
 
+from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 
 #: How to compute without this package, so that bug reports go to the right place.
@@ -114,8 +115,22 @@ def _finish(dsk: Any, state: Any, failed: bool) -> None:
             found = origin(error)
             if found.key is None:  # it comes from another process, without the values of its frames
                 found = _among(found.step, dsk, state["running"])
-            if len(found.steps) > 1 and "_execute_subgraph" not in found.steps:
+            if len(found.steps) > 1 and (_is_ours(dsk.get(found.key)) or _is_on()):
                 annotate(error, str(found))
+
+
+def _is_ours(task: Any) -> bool:
+    """Whether dask itself does not make tasks like this one: a template that is called, or a program."""
+    func = getattr(task, "func", None)
+    return func is toolz.pipe or isinstance(getattr(func, "__self__", None), Task)
+
+
+def _is_on() -> bool:
+    from dask_rewrite.hook.optimizer import Optimizer
+    from dask_rewrite.hook.switch import CONFIG_KEYS
+
+    found = [dask.config.get(key, None) for key in CONFIG_KEYS]
+    return Options.current().enabled and any(isinstance(value, Optimizer) for value in found)
 
 
 def _among(step: str, dsk: Mapping[Key, Any], running: Iterable[Key]) -> Origin:
