@@ -6,13 +6,13 @@ that we do not know may write into its arguments, so that its block must stay it
 
 from __future__ import annotations
 
-from types import MethodType
 from typing import Any, Literal
 
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task
-from toolz import pipe
 
 from dask_rewrite.analysis.knowledge import known_call
+from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
 
 Effect = Literal["fresh", "view", "unknown"]
@@ -35,7 +35,7 @@ class Effects:
     __slots__ = ("_bodies",)
 
     def __init__(self) -> None:
-        self._bodies: dict[int, tuple[Any, tuple[Effect, bool]]] = {}
+        self._bodies = ByIdentity[tuple[Effect, bool]]()
 
     def of(self, node: GraphNode) -> Effect:
         """``fresh``: shares no memory with an argument; ``view``: may; ``unknown``: may write into it."""
@@ -63,7 +63,7 @@ class Effects:
 
     def _task(self, task: Task) -> tuple[Effect, bool]:
         func = task.func
-        if type(func) is MethodType or func is pipe:
+        if calls_frame(func):
             return self._called(task)
         if func is dict and not task.args:
             return self._all("view", True, task.kwargs.values())
@@ -86,23 +86,17 @@ class Effects:
 
     def _called(self, task: Task) -> tuple[Effect, bool]:
         """Templates and programs: the last body decides what the result is."""
-        inputs, *steps = task.args if task.func is pipe else (*task.args, task.func)
-        effect, pure = self._look(inputs)
-        if effect == "unknown":
+        frame = frame_of(task)
+        if frame is None:
             return "unknown", False
-        for step in steps:
-            effect, also = self.of_step(step)
+        effect, pure = self._all("view", True, frame.inputs.values())
+        for body in frame.bodies:
             if effect == "unknown":
-                return "unknown", False
+                break
+            effect, also = self.of_body(body)
             pure = pure and also
         return effect, pure
 
-    def of_step(self, step: Any) -> tuple[Effect, bool]:
+    def of_body(self, body: Any) -> tuple[Effect, bool]:
         """What a template or a step of a program does to what it is given, and whether it is pure."""
-        body = step.__self__ if type(step) is MethodType else None
-        if not isinstance(body, Task):
-            return "unknown", False
-        known_already = self._bodies.get(id(body))
-        if known_already is None:
-            known_already = self._bodies[id(body)] = (body, self._look(body))
-        return known_already[1]
+        return self._bodies.of(body, self._look) if isinstance(body, Task) else ("unknown", False)

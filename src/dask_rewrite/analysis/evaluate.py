@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from types import MethodType, NoneType
+from types import NoneType
 from typing import Any
 
 from dask._task_spec import (
@@ -21,7 +20,7 @@ from dask._task_spec import (
 )
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
-from toolz import last, pipe
+from toolz import last
 
 from dask_rewrite.analysis.fact_cache import (
     NOTHING,
@@ -38,7 +37,8 @@ from dask_rewrite.analysis.fact_cache import (
 )
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import FILES, source_of
-from dask_rewrite.graph.templates import template_of
+from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
 
 #: Types of most arguments that are neither nodes nor references.
@@ -63,16 +63,13 @@ class Evaluator:
         self.functions: dict[int, Function] = {}
         self._keywords: dict[int, Keywords] = {}
         self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
-        self._sources: dict[int, tuple[Any, Any]] = {}
+        self._sources = ByIdentity[Any]()
 
     def literal(self, value: Any) -> Any:
         """The value of data, with what stands for a file of blocks in the place of the file."""
         if type(value).__name__ not in FILES:
             return value
-        found = self._sources.get(id(value))
-        if found is None:
-            found = self._sources[id(value)] = (value, source_of(value))
-        return found[1]
+        return self._sources.of(value, source_of)
 
     def of(self, node: Any, env: Mapping[Any, Any]) -> Any:
         """The abstract value of an expression: a fact, a literal, a list of these, or UNKNOWN."""
@@ -149,22 +146,16 @@ class Evaluator:
                 found = RESULTS[form] = transferred(func, args, kwargs)
             return found
         mine = (id(func), *map(name_here, args), None, *map(name_here, kwargs.items()))
-        return self._remembered(mine, partial(transferred, func, args, kwargs))
-
-    def _remembered(self, name: Any, find: partial[Any]) -> Any:
-        """What was found under a name that holds in this graph only, or is found now."""
-        known_already = self._here.get(name)
+        known_already = self._here.get(mine)
         if known_already is None:  # keeps alive what is named by identity
-            known_already = self._here[name] = (find(), find)
+            known_already = self._here[mine] = (transferred(func, args, kwargs), func, args, kwargs)
         return known_already[0]
 
     def _special(self, task: Task, env: Mapping[Any, Any]) -> Any:
         """The value of what is more than a call of its function; `NOTHING` where it is not."""
         func = task.func
-        if type(func) is MethodType:
-            return self._template(task, env)
-        if func is pipe:
-            return self._program(task, env)
+        if calls_frame(func):
+            return self._frame(task, env)
         if func is last and (block := written_block(task)) is not None:
             fact = self.of(block, env)
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
@@ -172,34 +163,20 @@ class Evaluator:
             return self._list(task.args, env)
         return NOTHING
 
-    def _template(self, task: Task, env: Mapping[Any, Any]) -> Any:
-        found = template_of(task)
-        if found is None:
+    def _frame(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        frame = frame_of(task)
+        if frame is None:
             return UNKNOWN
-        template, inputs = found
-        inner = {name: self.of(value, env) for name, value in inputs.items()}
-        memo = (id(template), *map(name_here, inner.values()))
-        known_already = self._here.get(memo)
-        if known_already is None:
-            known_already = self._here[memo] = (self.of(template, inner), template, inner)
+        state = {name: self.of(value, env) for name, value in frame.inputs.items()}
+        name = (*map(id, frame.bodies), *map(name_here, state.values()))
+        known_already = self._here.get(name)
+        if known_already is None:  # keeps alive what is named by identity
+            known_already = self._here[name] = (self._run(frame.bodies, state), frame, state)
         return known_already[0]
 
-    def _program(self, task: Task, env: Mapping[Any, Any]) -> Any:
-        held, *steps = task.args
-        if type(held) is not Task or held.func is not dict or held.args:
-            return UNKNOWN
-        state = {name: self.of(value, env) for name, value in held.kwargs.items()}
-        bodies = [step.__self__ if type(step) is MethodType else None for step in steps]
-        return self._remembered(
-            (*map(id, bodies), pipe, *map(name_here, state.values())), partial(self._run, bodies, state)
-        )
-
-    def _run(self, bodies: list[Any], state: Any) -> Any:
-        for body in bodies:
-            if type(body) is not Task or type(state) is not dict:
+    def _run(self, bodies: Sequence[Task], state: Mapping[Any, Any]) -> Any:
+        for body in bodies[:-1]:
+            if body.func is not dict or body.args:
                 return UNKNOWN
-            if body.func is dict and not body.args:
-                state = {name: self.of(value, state) for name, value in body.kwargs.items()}
-            else:
-                state = self.of(body, state)
-        return state
+            state = {name: self.of(value, state) for name, value in body.kwargs.items()}
+        return self.of(bodies[-1], state)

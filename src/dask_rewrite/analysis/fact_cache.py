@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
-from toolz import functoolz, last, pipe
+from toolz import functoolz, last
 
 from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.analysis.knowledge.blocks import SCALARS
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.analysis.knowledge.lookup import KNOWN
+from dask_rewrite.graph.templates import calls_frame
 
 #: Results that are kept; all are dropped when there are more.
 MOST = 20_000
@@ -201,7 +202,7 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     inner = func
     while type(inner) is partial:
         inner = inner.func
-    is_frame = type(func) is MethodType or func is pipe
+    is_frame = calls_frame(func)
     is_known = (
         not _is_lost(func.__self__) if type(func) is MethodType else is_frame or known(inner) is not None
     )
@@ -233,7 +234,7 @@ def _is_lost(body: Any) -> bool:
     """Whether what an expression gives is unknown whatever its inputs are: one look for a whole layer."""
     if type(body) is Task:
         func = body.func
-        if type(func) is MethodType or func is pipe or func is last:
+        if calls_frame(func) or func is last:
             return False
         while type(func) is partial:
             func = func.func

@@ -11,14 +11,62 @@ from __future__ import annotations
 import operator
 from collections.abc import Set
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
+from toolz import pipe
 
 from dask_rewrite.graph.kinds import FUTURE, ITEMS, KINDS, RAW, REF
 from dask_rewrite.graph.nodes import make_container, make_task
 from dask_rewrite.graph.substitute import with_values
+
+
+class Frame(NamedTuple):
+    """A called template, or a program: what is computed over which inputs.
+
+    Parameters
+    ----------
+    inputs : dict of str to object
+        The values that come in, under the names that the first body knows them by.
+    bodies : tuple of Task
+        Each but the last makes the dict of the values that the next one is computed over.
+    """
+
+    inputs: dict[str, Any]
+    bodies: tuple[Task, ...]
+
+
+def calls_frame(func: Any) -> bool:
+    """Whether a task that calls this may be a called template or a program."""
+    return type(func) is MethodType or func is pipe
+
+
+def frame_of(node: Any) -> Frame | None:
+    """A called template or a program taken apart; None for anything else.
+
+    Examples
+    --------
+    >>> import operator
+    >>> body = Task(None, operator.neg, TaskRef("x0"))
+    >>> frame = frame_of(Task("y", body.__call__, Task(None, dict, x0=TaskRef("x"))))
+    >>> frame.inputs, frame.bodies[0] is body
+    ({'x0': TaskRef('x')}, True)
+    >>> frame_of(body) is None
+    True
+    """
+    if type(node) is not Task or not node.args or node.kwargs:
+        return None
+    held, *steps = node.args
+    if type(node.func) is MethodType and not steps:
+        steps = [node.func]
+    elif node.func is not pipe or not steps:
+        return None
+    if type(held) is not Task or held.func is not dict or held.args:
+        return None
+    bodies = [step.__self__ for step in steps if type(step) is MethodType]
+    tasks = tuple([body for body in bodies if isinstance(body, Task)])
+    return Frame(held.kwargs, tasks) if len(tasks) == len(steps) else None
 
 
 def template_of(node: Any) -> tuple[Task, dict[str, Any]] | None:
@@ -32,12 +80,8 @@ def template_of(node: Any) -> tuple[Task, dict[str, Any]] | None:
     >>> template_of(call)[1]
     {'x0': TaskRef('x')}
     """
-    if type(node) is not Task or type(node.func) is not MethodType or len(node.args) != 1 or node.kwargs:
-        return None
-    template, held = node.func.__self__, node.args[0]
-    if not isinstance(template, Task) or type(held) is not Task or held.func is not dict or held.args:
-        return None
-    return template, held.kwargs
+    frame = None if type(node) is not Task or node.func is pipe else frame_of(node)
+    return None if frame is None else (frame.bodies[0], frame.inputs)
 
 
 def opened(node: Any) -> Task | None:

@@ -24,10 +24,11 @@ from dask._task_spec import (
 )
 from dask.typing import Key
 from dask.utils import is_namedtuple_instance
-from toolz import identity, pipe
+from toolz import identity
 
 from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
+from dask_rewrite.graph.templates import frame_of
 from dask_rewrite.lowering.convert import Converter
 from dask_rewrite.lowering.resolve import MARKER, Resolver
 
@@ -172,21 +173,19 @@ class _Unnesting:
             return (yield self.lookup(outkey, inner))
         if node.func is MARKER:
             return (yield self.flat(args[0], scope))
-        if _is_framed(node):
-            held = yield self.environment(args[0], scope)
-            calls: tuple[Any, ...] = args[1:] if node.func is pipe else (node.func,)
-            steps = [call.__self__ for call in calls]
-            for step in steps[:-1]:
-                held = yield self.environment(step, held)
-            return (yield self.flat(steps[-1], held))
+        if (frame := frame_of(node)) is not None:
+            held = yield self.environment(frame.inputs, scope)
+            for body in frame.bodies[:-1]:
+                held = yield self.environment(body.kwargs, held)
+            return (yield self.flat(frame.bodies[-1], held))
         if type(node) is not Task and not isinstance(node, NestedContainer):
             raise ValueError(f"cannot take apart a {type(node).__name__}")
         return (yield self.operation(node.func, args, node.kwargs, scope))
 
-    def environment(self, step: Task, scope: Scope) -> Generator[Any, Any, dict[Any, Any]]:
+    def environment(self, given: dict[str, Any], scope: Scope) -> Generator[Any, Any, dict[Any, Any]]:
         """The names that a step of a program hands on."""
         held = {}
-        for name, value in step.kwargs.items():
+        for name, value in given.items():
             held[name] = yield self.named(value, scope)
         return held
 
@@ -241,12 +240,3 @@ class _Unnesting:
                 task = operation(_identity_cast, parts, {"typ": type(value)})
                 return (self.name(task), 0) if deepest >= STEP_DEPTH else (task, deepest + 1)
         return value, 0
-
-
-def _is_framed(node: Task) -> bool:
-    """Whether this is a called template or a program of ours."""
-    args = node.args
-    if not (args and type(args[0]) is Task and args[0].func is dict and not args[0].args):
-        return False
-    calls = args[1:] if node.func is pipe else (node.func,)
-    return bool(calls) and all(isinstance(getattr(call, "__self__", None), Task) for call in calls)

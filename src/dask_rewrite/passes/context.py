@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
@@ -11,7 +12,9 @@ from dask.typing import Key
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.config import Options
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, by_function, count_users
+from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
 
@@ -49,10 +52,15 @@ class Context:
         self.options = Options() if options is None else options
         self.fuse_text_keys = fuse_text_keys
         self.declared: Declared | None = None  #: what collections say of their blocks
+        self._movable = ByIdentity[bool]()
         self.leftovers = True  #: there may be tasks that no output needs
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})
         self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
+
+    def may_move(self, func: Any) -> bool:
+        """Whether a task that calls this may be merged, see `dask_rewrite.graph.nodes.may_move`."""
+        return self._movable.of(func, may_move)
 
     @cached_property
     def machine(self) -> Machine:

@@ -14,7 +14,7 @@ from toolz import concat
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task, may_move
+from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task
 from dask_rewrite.graph.program import Step, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -90,7 +90,6 @@ class FuseChains:
         most, elementwise = self.max_sources, graph.origin.elementwise
         users: Mapping[Key, int] | None = None
         outputs = frozenset(graph.outputs)
-        movable: dict[int, bool] = {}  # by function
         links: dict[Key, list[Key]] = {}
         for key, node in nodes.items():
             deps = node._dependencies
@@ -111,7 +110,7 @@ class FuseChains:
                     producers = sorted(deps, key=str)
             else:
                 producers = _waited_for(deps, nodes, users)
-            if not producers or not all(_may_link(key, dep, graph, outputs, movable) for dep in producers):
+            if not producers or not all(_may_link(key, dep, graph, outputs, context) for dep in producers):
                 continue
             if not context.fuse_text_keys and str in map(type, (key, *producers)):
                 continue
@@ -223,24 +222,18 @@ def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:
     return chain
 
 
-def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], movable: dict[int, bool]) -> bool:
+def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context: Context) -> bool:
     below = graph.nodes.get(dep)
     if below is None or dep in outputs or (type(below) is not Task and type(below) is not DataNode):
         return False
     annotations = graph.annotations
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
         return False
-    return _may_move(graph.nodes[key], movable) and _may_move(below, movable)
+    return _may_move(graph.nodes[key], context) and _may_move(below, context)
 
 
-def _may_move(node: GraphNode, movable: dict[int, bool]) -> bool:
-    if type(node) is not Task:
-        return True
-    func = node.func
-    found = movable.get(id(func))
-    if found is None:
-        found = movable[id(func)] = may_move(func)
-    return found
+def _may_move(node: GraphNode, context: Context) -> bool:
+    return type(node) is not Task or context.may_move(node.func)
 
 
 def streamed(node: GraphNode, consumer: GraphNode) -> GraphNode:

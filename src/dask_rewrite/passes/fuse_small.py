@@ -16,7 +16,7 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
-from dask_rewrite.graph.nodes import make_task, may_move
+from dask_rewrite.graph.nodes import make_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
@@ -115,6 +115,7 @@ class _Absorbing:
         self._anyone = self._text and not site.graph.annotations and remarks.unlimited
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
         self._templates: dict[int, int] = {}
+        self._may_move = site.context.may_move
         self._reads: dict[Key, int] = {}  # how many reads a task is, or took in
         self._together = 0
         self._files: set[Key] = set()
@@ -128,14 +129,11 @@ class _Absorbing:
 
     def run(self) -> int:
         """Go through the graph bottom up, and say how many tasks were absorbed."""
-        nodes, candidates = self.nodes, self._candidates
-        able: dict[int, bool] = {}  # by function
+        nodes, candidates, may_move = self.nodes, self._candidates, self._may_move
         consumers = []
         for key, node in self._before.items():
             if type(node) is Task and not candidates.isdisjoint(node._dependencies):
-                if (may := able.get(id(node.func))) is None:
-                    may = able[id(node.func)] = may_move(node.func)
-                if may:
+                if may_move(node.func):
                     consumers.append(key)
         fused = 0
         for key in producers_first(consumers, self._before):

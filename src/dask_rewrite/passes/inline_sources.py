@@ -22,7 +22,6 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
 from dask_rewrite.graph.graph import Graph, consumers_of, without_users
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import template_of
 from dask_rewrite.passes.context import Context
@@ -94,7 +93,7 @@ class InlineSources:
     def _taken(self, user: Key, made: dict[Key, _Source], graph: Graph, context: Context) -> dict[Key, Task]:
         """The sources that a task will make itself."""
         task = graph.nodes[user]
-        if type(task) is not Task or not may_move(task.func):
+        if type(task) is not Task or not context.may_move(task.func):
             return {}
         if not context.fuse_text_keys and type(user) is str:
             return {}

@@ -14,7 +14,7 @@ from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, make_task
 from dask_rewrite.graph.program import operation, straight_line
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.graph.templates import template_of
+from dask_rewrite.graph.templates import frame_of
 
 _compose = functoolz.Compose
 
@@ -112,14 +112,8 @@ class _Reader:
 
     def _task(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
         func: Any = task.func
-        if type(func) is MethodType and isinstance(func.__self__, Task):
-            called = template_of(task)
-            if called is None:
-                raise Opaque
-            template, inputs = called
-            return self.argument(template, {k: self.argument(v, scope) for k, v in inputs.items()})
-        if func is pipe:
-            return self._program(task, scope)
+        if func is pipe or (type(func) is MethodType and isinstance(func.__self__, Task)):
+            return self._frame(task, scope)
         if func is _identity_cast and task.kwargs.get("typ") is list:
             return List(*[self.argument(arg, scope) for arg in task.args])
         args = [self.argument(arg, scope) for arg in task.args]
@@ -134,21 +128,16 @@ class _Reader:
             return found
         return self.add(func, args, kwargs or NO_KWARGS)
 
-    def _program(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
-        held, *calls = task.args
-        if type(held) is not Task or held.func is not dict or held.args:
+    def _frame(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
+        frame = frame_of(task)
+        if frame is None:
             raise Opaque
-        state = {name: self.argument(arg, scope) for name, arg in held.kwargs.items()}
-        for place, call in enumerate(calls):
-            body = call.__self__ if type(call) is MethodType else None
-            if type(body) is not Task:
-                raise Opaque
-            if place == len(calls) - 1:
-                return self.argument(body, state)
+        state = {name: self.argument(arg, scope) for name, arg in frame.inputs.items()}
+        for body in frame.bodies[:-1]:
             if body.func is not dict or body.args:
                 raise Opaque
             state = {name: self.argument(arg, state) for name, arg in body.kwargs.items()}
-        raise Opaque
+        return self.argument(frame.bodies[-1], state)
 
 
 def references(arg: Any) -> Iterator[TaskRef]:

@@ -20,6 +20,7 @@ from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import opened
 
 #: Names of the tasks that make one result of the blocks of a collection.
@@ -82,7 +83,7 @@ class Results:
         self._lookup = lookup
         self._facts = Facts(lambda key: _bound(lookup(key)), estimate)
         self._sizes: dict[Key, int | None] = {}
-        self._reaching: dict[int, tuple[Any, bool]] = {}
+        self._reaching = ByIdentity[bool]()
 
     def of(self, key: Key) -> Result:
         """What a task gives."""
@@ -189,11 +190,11 @@ class Results:
         if type(node) is not Task:
             return False
         body = node.func.__self__ if type(node.func) is MethodType else node
-        known = self._reaching.get(id(body))
-        if known is None:
-            found = any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in _calls(body))
-            known = self._reaching[id(body)] = (body, found)
-        return known[1]
+        return self._reaching.of(body, _reaches_out)
+
+
+def _reaches_out(body: Any) -> bool:
+    return any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in _calls(body))
 
 
 def _is_in(func: Any, functions: Any) -> bool:

@@ -12,7 +12,7 @@ from dask.array.routines import _chunk_sum, _matmul, _tensordot
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
-from dask_rewrite.graph.nodes import may_move, nameless
+from dask_rewrite.graph.nodes import nameless
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import opened
@@ -52,14 +52,13 @@ class Opener:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._moves: dict[int, bool] = {}
         self._bare: dict[tuple[Any, ...], bool] = {}
 
     def open(self, key: Key, reducer: Reducer) -> Term | None:
         """The term under a key, or None if its task must stay as it is."""
         site = self._site
         task = site.node(key)
-        if type(task) is not Task or not self._may_move(task):
+        if type(task) is not Task or not site.context.may_move(task.func):
             return None
         body = opened(task) or task
         inner = body.args[0] if body.args else None
@@ -77,12 +76,6 @@ class Opener:
         if body.key is not None:
             body = nameless(body)
         return Term(body, product, tuple(views), product or makes_product(task))
-
-    def _may_move(self, task: Task) -> bool:
-        found = self._moves.get(id(task.func))
-        if found is None:
-            found = self._moves[id(task.func)] = may_move(task.func)
-        return found
 
     def _is_bare_product(self, body: Task, inner: Task, reducer: Reducer, shared: bool) -> bool:
         if not shared:  # made for this term alone, and so are its keywords

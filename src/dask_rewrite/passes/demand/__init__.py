@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from types import MethodType
 from typing import Any, ClassVar
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
-from toolz import pipe
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
+from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.moves import SELECTING
@@ -83,7 +83,7 @@ class _Search:
         self.plans: dict[Key, Plan] = {}
         self.places: dict[Key, tuple[Key, Box]] = {}
         self.done: set[Key] = set()
-        self._templates: dict[int, tuple[Any, bool]] = {}
+        self._templates = ByIdentity[bool]()
 
     def run(self, started: list[Key]) -> None:
         nodes = self.graph.nodes
@@ -218,20 +218,13 @@ class _Search:
                 continue
             if id(here.func) in _SELECTING:
                 return True
-            bodies = [here.func, *here.args] if here.func is pipe else [here.func]
-            for body in bodies:
-                if type(body) is MethodType and self._template_selects(body.__self__):
-                    return True
+            frame = frame_of(here) if calls_frame(here.func) else None
+            if frame is not None and any(self._templates.of(body, self._selects) for body in frame.bodies):
+                return True
             stack += here.args
             if here.kwargs:
                 stack += here.kwargs.values()
         return False
-
-    def _template_selects(self, body: Any) -> bool:
-        known = self._templates.get(id(body))
-        if known is None:
-            known = self._templates[id(body)] = (body, self._selects(body))
-        return known[1]
 
     def _name(self, key: Any, box: Box) -> Key:
         token = fingerprint([self.options.name, self.graph.origin.token, repr(box)])

@@ -17,7 +17,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, can_be_hole
 from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, may_move
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist.constants import Carried, promising
@@ -65,7 +65,7 @@ class Hoist:
             counts = carried.counts()
             heavy = self._heavy(weights, counts, scales)
             if heavy:
-                made = self._hoisted(_uses(tasks, heavy, carried, counts), scales, remarks)
+                made = self._hoisted(_uses(tasks, heavy, carried, counts, context), scales, remarks)
         for kind, error in scales.failed.items():
             remarks.missed(self.name, None, f"{kind} cannot be weighed: {error}")
         if not made:
@@ -176,13 +176,14 @@ class _Use:
             made[task.key] = make_task(task.key, call, (function, *args), kwargs, before | deps, producer)
 
 
-def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[int]) -> list[_Use]:
+def _uses(
+    tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[int], context: Context
+) -> list[_Use]:
     """The tasks that hold something heavy, as calls of heavy functions."""
     shared = {at for at in carried.objects if counts[at] > 1}
     common = heavy | shared
     own = (carried.objects.keys() | carried.light) - common
     found: dict[Any, _Use] = {}
-    staying: dict[int, bool] = {}  # by the identity of functions
     for task in tasks:
         at = id(task.func)
         alone = _is_flat(task) and common.isdisjoint(map(id, task.args))  # nothing but the function
@@ -191,9 +192,7 @@ def _uses(tasks: list[Task], heavy: set[int], carried: Carried, counts: Counter[
             alone = common.isdisjoint(shape[2:])
         if at not in heavy if alone else heavy.isdisjoint(shape):
             continue
-        if at not in staying:
-            staying[at] = not may_move(task.func)
-        if staying[at]:
+        if not context.may_move(task.func):
             continue
         what = at if alone else tuple(shape)
         use = found.get(what)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import partial
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
-from toolz import pipe
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import children
+from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.mosaic import Piece
 from dask_rewrite.passes.site import Site
 
@@ -47,7 +47,7 @@ class Order:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._known: dict[Key, bool] = {}
-        self._bodies: dict[int, tuple[Any, bool]] = {}
+        self._bodies = ByIdentity[bool]()
 
     def is_c(self, key: Key, depth: int = _DEPTH) -> bool:
         """Whether the block is a NumPy array known to be C contiguous."""
@@ -81,20 +81,12 @@ class Order:
         if not isinstance(node, Task):
             return not isinstance(node, GraphNode) or type(node) is DataNode
         func = node.func
-        if type(func) is MethodType or func is pipe:
-            bodies = [
-                getattr(call, "__self__", None) for call in (func, *node.args) if type(call) is MethodType
-            ]
-            return bool(bodies) and all(map(self._body_keeps, bodies))
+        if calls_frame(func):
+            frame = frame_of(node)
+            return frame is not None and all(self._bodies.of(body, self.keeps) for body in frame.bodies)
         if type(func) is np.ufunc or id(func) in _KEEPERS or func is dict:
             return all(self.keeps(child) for child in children(node) if isinstance(child, GraphNode))
         return False
-
-    def _body_keeps(self, body: Any) -> bool:
-        known = self._bodies.get(id(body))
-        if known is None:
-            known = self._bodies[id(body)] = (body, isinstance(body, Task) and self.keeps(body))
-        return known[1]
 
     def _is_creation(self, func: Any) -> bool:
         inner = func.args[0] if func.args and callable(func.args[0]) else func.func

@@ -9,11 +9,13 @@ from typing import Any
 
 from dask._task_spec import GraphNode, Task, _identity_cast
 from dask.typing import Key
-from toolz import last, pipe
+from toolz import last
 
 from dask_rewrite.analysis.effects import Effect, Effects
 from dask_rewrite.analysis.knowledge import known
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Consumers, Nodes
+from dask_rewrite.graph.templates import calls_frame
 from dask_rewrite.passes.share.tokens import FEW, Identity
 
 #: They say nothing of what is done in them.
@@ -49,7 +51,7 @@ class Behaviour:
         self._nodes = nodes
         self._effects = Effects()
         self._forms = Identity(_Anything(), budget=0)
-        self._strange: dict[int, bool] = {}  # functions by identity
+        self._strange = ByIdentity[bool]()
         self._by_form: dict[Hashable, tuple[Effect, bool]] = {}
         self._by_token: dict[int, tuple[Effect, bool]] = {}
 
@@ -74,7 +76,7 @@ class Behaviour:
     def may_be_pure(self, func: Any) -> bool:
         """Whether tasks that call this can be pure: one look for all of them."""
         if type(func) is MethodType:
-            effect, pure = self._effects.of_step(func)
+            effect, pure = self._effects.of_body(func.__self__)
             return pure and effect != "unknown"
         found = known(func)
         return found is not None and found.pure
@@ -108,11 +110,11 @@ class Behaviour:
 
     def _is_strange(self, func: Any) -> bool:
         """It is not known, so that the arguments, which may be large, are not looked at."""
-        found = self._strange.get(id(func))
-        if found is None:
-            template = type(func) is MethodType or func is pipe
-            found = self._strange[id(func)] = not template and known(func) is None
-        return found
+        return self._strange.of(func, _is_unknown)
+
+
+def _is_unknown(func: Any) -> bool:
+    return not calls_frame(func) and known(func) is None
 
 
 class _Anything(dict[Any, None]):

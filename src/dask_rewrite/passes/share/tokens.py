@@ -19,6 +19,7 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Set, Task, T
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.passes.share.array_keys import SMALL, Contents
 from dask_rewrite.passes.share.immutable import adapted, index_parts
 
@@ -68,9 +69,9 @@ class Identity:
     def __init__(self, numbers: Mapping[Key, Hashable], budget: int = 2**25) -> None:
         self._number_of: Callable[[Key, Key], Hashable] = numbers.get
         self._budget = budget
-        self._bodies: dict[int, int] = {}  # templates by identity
+        self._bodies = ByIdentity[int]()
         self._seen: dict[Hashable, int] = {}  # numbers of templates, by their tokens
-        self._functions: dict[int, tuple[Any, Hashable]] = {}
+        self._functions = ByIdentity[Hashable]()
         self._keyword_dicts: dict[int, tuple[Any, Hashable]] = {}
         self._contents: dict[int, Hashable] = {}  # tokens by the identity of the array that each holds
 
@@ -185,13 +186,10 @@ class Identity:
 
     def _function(self, func: Any) -> Hashable:
         if type(func) is MethodType and isinstance(func.__self__, Task):
-            return self._body(func.__self__)
+            return (MethodType, self._bodies.of(func.__self__, self._body))
         if type(func) is not partial and type(func) is not functoolz.Compose:
             return id(func)
-        found = self._functions.get(id(func))
-        if found is None:
-            found = self._functions[id(func)] = (func, self._inside(func))
-        return found[1]
+        return self._functions.of(func, self._inside)
 
     def _inside(self, func: Any) -> Hashable:
         if type(func) is partial:
@@ -200,17 +198,14 @@ class Identity:
             return (partial, self._function(func.func), args, keywords)
         return (functoolz.Compose, tuple([self._function(each) for each in (func.first, *func.funcs)]))
 
-    def _body(self, body: Task) -> Hashable:
+    def _body(self, body: Task) -> int:
         """The number of a template; blocks share one, and layers that do the same have equal ones."""
-        number = self._bodies.get(id(body))
-        if number is None:
-            names, self._number_of = self._number_of, _name
-            try:
-                token = self.of(body)
-            finally:
-                self._number_of = names
-            number = self._bodies[id(body)] = self._seen.setdefault(token, len(self._seen))
-        return (MethodType, number)
+        names, self._number_of = self._number_of, _name
+        try:
+            token = self.of(body)
+        finally:
+            self._number_of = names
+        return self._seen.setdefault(token, len(self._seen))
 
     def _constant(self, value: Any, depth: int) -> Hashable:
         kind = type(value)
