@@ -1,7 +1,8 @@
 """The map of the source: rooms, files with their first lines, and arrows between rooms.
 
 python .ci/house.py          write docs/house.md
-python .ci/house.py --check  fail if it is stale, or if a file or a function is too long
+python .ci/house.py --check  fail if it is stale, if a file or a function is too long, or if a module keeps
+                             something between calls that `module_state.py` does not list
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import ast
 import sys
 from collections import Counter
 from pathlib import Path
+
+import module_state
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src/dask_rewrite"
@@ -22,6 +25,15 @@ HEAD = """# Map of the source
 Made by `python .ci/house.py` from the code itself; lint checks that it is not stale. Rooms stand above
 those that they import from.
 """
+
+
+KEPT = (
+    "## State at module level",
+    "",
+    "Everything that a module keeps between calls, what bounds it, and why threads may share it. Lint holds",
+    "the list against the code.",
+    "",
+)
 
 
 def room_of(path: Path) -> str:
@@ -67,7 +79,7 @@ def page() -> str:
         if down:
             lines += [f"Imports from (files): {', '.join(down)}.", ""]
         lines += ["| file | what |", "|---|---|", *files[room], ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *KEPT, *module_state.table(), ""])
 
 
 def too_long() -> list[str]:
@@ -90,8 +102,11 @@ def main() -> int:
     if "--check" not in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
         return 0
-    if long := too_long():
-        print(*long, sep="\n")
+    state = module_state.found(SOURCE)
+    wrong = [f"{place}: not in .ci/module_state.py" for place in sorted(state - module_state.STATE.keys())]
+    wrong += [f"{place}: no such state" for place in sorted(module_state.STATE.keys() - state)]
+    if wrong := too_long() + wrong:
+        print(*wrong, sep="\n")
         return 1
     if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
         print("docs/house.md is stale: run `python .ci/house.py`")

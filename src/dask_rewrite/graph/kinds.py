@@ -7,12 +7,17 @@ from dask._task_spec import Alias, GraphNode, NestedContainer, TaskRef
 #: What a type of value means for conversion; the order is used in comparisons.
 TUPLE, ATOM, CONTAINER, NODE, ITEMS, REF, ALIAS, FUTURE, RAW = range(9)
 
+#: Types that are remembered.
+MOST = 10_000
+
 
 class Kinds(dict[type, int]):
     """Kinds by type, found out when a type is first met."""
 
     def __missing__(self, kind: type) -> int:
-        self[kind] = found = self.classify(kind)
+        found = self.classify(kind)
+        if len(self) < MOST:  # a type that is kept here never goes
+            self[kind] = found
         return found
 
     @staticmethod
