@@ -66,12 +66,10 @@ STATE: dict[str, tuple[str, str, str]] = {
     ),
 }
 
-_CHANGING = frozenset(
-    ["add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem"]
-)
-_CHANGING |= {"remove", "setdefault", "update"}
-_MADE_TO_CHANGE = frozenset(["ByIdentity", "ContextVar", "Counter", "Lock", "OrderedDict", "RLock", "count"])
-_MADE_TO_CHANGE |= {"defaultdict", "deque", "local"}
+_CHANGING = frozenset(["add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop"])
+_CHANGING |= {"popitem", "remove", "setdefault", "update"}
+_MADE_TO_CHANGE = frozenset(["ByIdentity", "ContextVar", "Counter", "Lock", "OrderedDict", "RLock"])
+_MADE_TO_CHANGE |= {"count", "defaultdict", "deque", "local"}
 _MADE_TO_CHANGE |= {"WeakKeyDictionary", "WeakSet", "WeakValueDictionary"}
 _CACHES = frozenset(["lru_cache", "cache"])
 _CONTAINERS = frozenset(["dict", "list", "set"])

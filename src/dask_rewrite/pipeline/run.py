@@ -174,11 +174,7 @@ def rewrite_tasks(
             graph = None
         finally:
             context.close()
-    if trace is not None:
-        trace.remarks = remarks
-        trace.seconds = perf_counter() - started
-        trace.form = "tasks" if graph is not None else "stock"
-    _log(remarks, options)
+    _report(graph, context, trace, perf_counter() - started)
     return graph
 
 
@@ -270,11 +266,14 @@ def _warn(name: str, error: Exception) -> None:
     )
 
 
-def _log(remarks: Remarks, options: Options) -> None:
-    if options.remarks:
-        for remark in remarks:
-            if remark.kind in options.remarks:
-                logger.info("%s", remark)
+def _report(graph: Graph | None, context: Context, trace: Trace | None, seconds: float) -> None:
+    remarks, wanted = context.remarks, context.options.remarks
+    if trace is not None:
+        trace.remarks, trace.seconds = remarks, seconds
+        trace.form = "tasks" if graph is not None else "stock"
+    for remark in remarks if wanted else ():
+        if remark.kind in wanted:
+            logger.info("%s", remark)
 
 
 __all__ = ["rewrite_tasks"]
