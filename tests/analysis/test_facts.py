@@ -320,3 +320,26 @@ def test_equal_facts_have_one_number() -> None:
     assert Fact((9, 8, 7), np.dtype("f8")) == one
     assert intern(Fact((9, 8, 7), np.dtype("f4"))).number != one.number
     assert "number" not in repr(one)
+
+
+def test_a_seed_shows_in_a_fact_by_its_type_only() -> None:
+    from dask.array import random
+
+    class Foreign(np.random.PCG64):
+        pass
+
+    state = np.arange(624, dtype="u4")
+    seeds = {"a": state, "b": state + 1}
+    nodes = {
+        name: Task(name, random._apply_random, np.random.RandomState, "normal", seed, (2, 3), (), {})
+        for name, seed in seeds.items()
+    }
+    for name, seed in {"c": np.random.PCG64(1), "d": np.random.PCG64(2), "e": Foreign(1)}.items():
+        generator = random._apply_random_func
+        nodes[name] = Task(name, generator, np.random.Generator, "poisson", seed, (2,), (), {})
+    facts = Facts(nodes.get)
+    assert facts.of("a") is facts.of("b")
+    assert facts.of("a") == Fact((2, 3), np.dtype(float))
+    assert facts.of("c") is facts.of("d")
+    assert facts.of("c") == Fact((2,), np.dtype("i8"))
+    assert facts.of("e") is None

@@ -129,7 +129,10 @@ class Evaluator:
                 try:
                     call.append(signature(value))
                 except TypeError:  # an argument that cannot be compared
-                    is_compared = False
+                    if len(args) - 1 == function.seed:
+                        call.append(type(value))
+                    else:
+                        is_compared = False
         kwargs = task.kwargs
         if kwargs:
             given = self._keywords.get(id(kwargs)) or keywords_of(kwargs, self._keywords)

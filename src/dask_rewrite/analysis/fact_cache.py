@@ -187,6 +187,7 @@ class Function(NamedTuple):
     is_known: bool  # it is worth looking below its tasks
     number: int | None  # None if it is not compared with others
     is_special: bool  # its tasks may be more than calls
+    seed: int | None  # place of an argument that is compared by its type only
 
 
 class Keywords(NamedTuple):
@@ -203,14 +204,14 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     while type(inner) is partial:
         inner = inner.func
     is_frame = calls_frame(func)
-    is_known = (
-        not _is_lost(func.__self__) if type(func) is MethodType else is_frame or known(inner) is not None
-    )
+    about = None if is_frame else known(inner)
+    is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
     try:
         number = number_of(func) if is_known and not is_frame else None
     except TypeError:  # an argument that cannot be compared
         number = None
-    found = Function(func, is_known, number, is_frame or func is last or func is _identity_cast)
+    seed = about.seed if about is not None and inner is func else None
+    found = Function(func, is_known, number, is_frame or func is last or func is _identity_cast, seed)
     functions[id(func)] = found
     return found
 

@@ -31,6 +31,8 @@ class Known:
     calls : callable, optional
         From arguments and keywords, as they stand in the task, to the functions that it will call. It is
         known only if all of these are.
+    seed : int, optional
+        Place of an argument of which nothing but its type shows in the fact.
     """
 
     fact: Callable[..., Any] | None = None
@@ -39,3 +41,4 @@ class Known:
     inputs: int | None = None
     writing: tuple[str, ...] = ()
     calls: Callable[[Sequence[Any], Mapping[str, Any]], Iterable[Call]] | None = None
+    seed: int | None = None
