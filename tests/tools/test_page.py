@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from dask._task_spec import Task
+from dask.utils import key_split
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Metrics
 from dask_rewrite.tools.cli import rewrite
 from dask_rewrite.tools.curves import bars
+from dask_rewrite.tools.pictures import picture
 from helpers import distinct
 from tools.test_report import FakeStep, report_of
 
@@ -76,7 +78,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert not page.links
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
     assert page.tags["script"] == page.tags["input"] == page.tags["select"] == 1
-    assert page.tags["svg"] == 3  # tasks, seconds, memory
+    assert page.tags["svg"] == 5  # tasks, seconds, before, after, memory
     assert page.tags["polyline"] == 2
 
 
@@ -88,7 +90,9 @@ def test_the_page_has_passes_tasks_and_remarks() -> None:
     assert sum(row[0] in ("applied", "missed") and len(row) == 4 for row in page.rows) == len(report.remarks)
     calls = [row[3] for row in page.rows if len(row) == 4 and "scale" in row[3]]
     assert calls
-    assert page.tags["rect"] == 2 * len(report.steps) + 1
+    bars_of_passes = 2 * len(report.steps) + 1
+    layers = len(program().dask.layers) + 1
+    assert page.tags["rect"] == bars_of_passes + layers + len({key_split(key) for key in report.graph})
 
 
 def test_everything_is_escaped_in_the_page() -> None:
@@ -134,6 +138,40 @@ def test_bars() -> None:
     assert widths[1] == 1
     assert "a&lt;b" in text
     assert bars([]).count("<rect") == 0
+
+
+def boxes(text: str) -> list[str]:
+    return [re.sub("^.*>", "", part) for part in re.findall(r"<text [^>]*>([^<]*)", text)]
+
+
+def test_pictures() -> None:
+    needs = {("a-1", 0): [], ("a-1", 1): [], ("b-2", 0): [("a-1", 0), ("future", 0)], "c-3": [("b-2", 0)]}
+    text = picture(needs)
+    assert sorted(boxes(text)) == ["a × 2", "b × 1", "c × 1"]
+    assert text.count("<line") == 2
+    heights = [int(y) for y in re.findall(r'<rect x="\d+" y="(\d+)"', text)]
+    assert heights == sorted(heights)
+    Page(text)
+    Page(picture({}))
+
+
+def test_pictures_of_layers_that_wait_for_each_other() -> None:
+    text = picture({("a", 0): [], ("b", 0): [("a", 0)], ("a", 1): [("b", 0)]})
+    assert sorted(boxes(text)) == ["a × 2", "b × 1"]
+    assert text.count("<line") == 2
+
+
+def test_pictures_of_many_layers_are_bounded() -> None:
+    chain: dict[str, list[str]] = {f"add-{i}": [f"add-{i - 1}"] if i else [] for i in range(5000)}
+    assert boxes(picture(chain, dict.fromkeys(chain, 4))) == ["add × 20,000"]
+    many = {f"{chr(97 + i // 26)}{chr(97 + i % 26)}-1": [] for i in range(100)}
+    text = picture(many)
+    assert len(boxes(text)) == 40
+    assert "and 60 more" in text
+
+
+def test_names_in_pictures_are_escaped() -> None:
+    assert "<b>" not in picture({"<b>x</b>": []})
 
 
 def test_json() -> None:

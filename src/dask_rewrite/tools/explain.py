@@ -61,7 +61,7 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
             if trace.form == "stock":
                 trace.steps[0] = replace(trace.steps[0], after=raw)
     report = Report(trace)
-    report.sent = rewritten
+    report.built, report.sent = recorder.raw, rewritten
     if forecast:
         from dask_rewrite.tools.forecast import forecast_of
 

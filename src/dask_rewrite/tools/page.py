@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: tables, bars, remarks to filter, a curve of memory."""
+"""A report as one HTML page that needs nothing else: tables, bars, pictures, remarks to filter."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from dask_rewrite._version import __version__
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.graph.pickling import pickled_size
 from dask_rewrite.tools.curves import bars
+from dask_rewrite.tools.pictures import picture
 from dask_rewrite.tools.tables import html_table, shorten
 
 if TYPE_CHECKING:
+    from dask.highlevelgraph import HighLevelGraph
+
     from dask_rewrite.tools.report import Report
 
 #: Tasks of one name that are weighed, kinds of tasks that are listed, and functions that are shown of each.
 _WEIGHED, _LISTED, _FUNCTIONS = 50, 15, 6
+#: Larger graphs are not drawn.
+_DRAWN = 100_000
 _REMARKS = ["remark", "rule", "key", "reason"]
 _HEAVIEST = ["tasks", "heaviest", "name", "what its tasks call"]
 
@@ -31,7 +36,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .8rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 td { overflow-wrap: anywhere; } .side { display: flex; flex-wrap: wrap; gap: 2rem; }
-input, select { font: inherit; margin: 0 .6rem .6rem 0; }
+.wide { overflow-x: auto; } input, select { font: inherit; margin: 0 .6rem .6rem 0; }
 """
 _SCRIPT = """
 const text = document.getElementById("text"), kind = document.getElementById("kind");
@@ -54,6 +59,7 @@ filter();
 
 def page(report: Report) -> str:
     """The whole page, as text."""
+    graph = report.graph
     title = f"dask_rewrite: {report.headline}"
     parts = [
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -61,7 +67,8 @@ def page(report: Report) -> str:
         f"<h1>{escape(title)}</h1>",
         html_table(*report.table),
         *_passes(report),
-        *_heaviest(report.graph),
+        *_pictures(report.built, graph),
+        *_heaviest(graph),
         *_remarks(report),
     ]
     if report.forecast is not None:
@@ -81,6 +88,17 @@ def _passes(report: Report) -> list[str]:
         f"<div><p>Tasks after each pass</p>{bars(tasks)}</div>",
         f"<div><p>Time of each pass</p>{bars(seconds)}</div></div>",
     ]
+
+
+def _pictures(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:
+    drawn = []
+    if built is not None:
+        tasks = {name: len(layer) for name, layer in built.layers.items()}
+        drawn.append(("The graph as it was built", picture(built.dependencies, tasks)))
+    if graph and len(graph) <= _DRAWN:
+        drawn.append(("What is sent", picture({key: task.dependencies for key, task in graph.items()})))
+    parts = [f"<div class='wide'><h2>{title}</h2>{svg}</div>" for title, svg in drawn]
+    return ['<div class="side">', *parts, "</div>"]
 
 
 def _heaviest(graph: Mapping[Key, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from dask.utils import format_bytes, format_time
 from dask_rewrite.tools.tables import html_table, shorten, text_table
 
 if TYPE_CHECKING:
+    from dask.highlevelgraph import HighLevelGraph
     from dask.typing import Key
 
     from dask_rewrite.graph.graph import Metrics
@@ -53,7 +54,8 @@ class Report:
         self.seconds: float = trace.seconds
         self.form: str = trace.form
         self.forecast: Forecast | None = None
-        #: What dask sends, as an expression.
+        #: The graph as the program built it, and what dask sends, as an expression.
+        self.built: HighLevelGraph | None = None
         self.sent: Any = None
 
     @property
@@ -125,7 +127,7 @@ class Report:
         return graph
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One page with tables, bars, remarks to filter and, if it was asked for, the forecast.
+        """One page with tables, bars, pictures, remarks to filter and, if it was asked for, the forecast.
 
         Parameters
         ----------
