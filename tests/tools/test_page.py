@@ -120,6 +120,15 @@ def test_pages_of_nothing_and_of_what_stays_as_it_is() -> None:
     assert len(report.graph) > 10
 
 
+def test_large_graphs_are_not_made_for_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = dask_rewrite.explain(program())
+    monkeypatch.setattr("dask_rewrite.tools.page._LARGEST", 2)
+    report.sent = None
+    text = report.to_html()
+    assert "as it was built" in text
+    assert "Heaviest" not in text
+
+
 def test_what_cannot_be_pickled_is_listed() -> None:
     def generates() -> Any:
         yield 1

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Tasks of one name that are weighed, kinds of tasks that are listed, and functions that are shown of each.
 _WEIGHED, _LISTED, _FUNCTIONS = 50, 15, 6
-#: Larger graphs are not drawn.
-_DRAWN = 100_000
+#: Tasks of larger graphs are neither drawn nor weighed.
+_LARGEST = 100_000
 _REMARKS = ["remark", "rule", "key", "reason"]
 _HEAVIEST = ["tasks", "heaviest", "name", "what its tasks call"]
 
@@ -59,7 +59,8 @@ filter();
 
 def page(report: Report) -> str:
     """The whole page, as text."""
-    graph = report.graph
+    small = report.after is None or report.after.tasks <= _LARGEST
+    graph = report.graph if small else {}
     title = f"dask_rewrite: {report.headline}"
     parts = [
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -95,7 +96,7 @@ def _pictures(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[st
     if built is not None:
         tasks = {name: len(layer) for name, layer in built.layers.items()}
         drawn.append(("The graph as it was built", picture(built.dependencies, tasks)))
-    if graph and len(graph) <= _DRAWN:
+    if graph:
         drawn.append(("What is sent", picture({key: task.dependencies for key, task in graph.items()})))
     parts = [f"<div class='wide'><h2>{title}</h2>{svg}</div>" for title, svg in drawn]
     return ['<div class="side">', *parts, "</div>"]
