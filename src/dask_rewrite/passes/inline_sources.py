@@ -139,7 +139,7 @@ class _Sources:
         """Blocks that are made out of nothing: few graphs have any."""
         found = []
         for tasks in self._context.by_function(self._graph).values():
-            if not _may_make(tasks[0]):
+            if not self._may_make(tasks[0]):
                 continue
             found += [task.key for task in tasks if not task._dependencies and self._is_free(task)]
         return found
@@ -172,6 +172,9 @@ class _Sources:
         return type(task.key) is tuple and task.key not in self._outputs and not task._data_producer
 
     def _source(self, task: Task, made: dict[Key, _Source]) -> _Source | None:
+        per_element = self._cost(task)
+        if per_element is None:
+            return None
         below = [made[dep] for dep in task._dependencies]
         depth, references, levels = survey(task, {})
         if len(references) > len(below) or not all(_alike(task.key, dep, self._graph) for dep in references):
@@ -179,9 +182,8 @@ class _Sources:
         depth = max([depth, *[level + 1 + made[key].depth for key, level in zip(references, levels)]])
         if depth > self._bounds.max_depth // 2:
             return None
-        per_element = self._cost(task)
-        fact = None if per_element is None else self._site.facts.of(task.key)
-        if per_element is None or fact is None or not self._site.effects.pure(task):
+        fact = self._site.facts.of(task.key)
+        if fact is None or not self._site.effects.pure(task):
             return None
         cost = per_element * fact.size + sum(source.cost for source in below)
         values = {dep: made[dep].task for dep in task._dependencies}
@@ -194,11 +196,24 @@ class _Sources:
         found = template_of(task)
         if found is None or any(isinstance(value, GraphNode) for value in found[1].values()):
             return None
-        template = found[0]
+        return self._cost_inside(found[0])
+
+    def _cost_inside(self, template: Any) -> int | None:
         known = self._costs.get(id(template))
         if known is None:
             known = self._costs[id(template)] = (template, _cost_of([template], None))
         return known[1]
+
+    def _may_make(self, task: Task) -> bool:
+        """Whether tasks that call this function may make something out of nothing."""
+        if type(task.func) is MethodType:
+            found = template_of(task)
+            return found is not None and self._cost_inside(found[0]) is not None
+        func = task.func.func if type(task.func) is partial else task.func
+        try:
+            return func in _MAKING or func in _CONSTANT or func in _GETITEMS or func in _VIEWS
+        except TypeError:  # not hashable
+            return False
 
 
 def _cost_of(stack: list[Any], top: Task | None) -> int | None:
@@ -227,17 +242,6 @@ def _keeps_all(args: Sequence[Any]) -> bool:
     """Whether an index only adds axes."""
     index = args[1] if len(args) == 2 else None
     return type(index) is tuple and all(part is None or part == slice(None) for part in index)
-
-
-def _may_make(task: Task) -> bool:
-    """Whether a task may make something out of nothing; asked once for each function."""
-    if type(task.func) is MethodType:
-        return template_of(task) is not None
-    func = task.func.func if type(task.func) is partial else task.func
-    try:
-        return func in _MAKING or func in _CONSTANT or func in _GETITEMS or func in _VIEWS
-    except TypeError:
-        return False
 
 
 def _alike(one: Key, other: Key, graph: Graph) -> bool:

@@ -83,8 +83,6 @@ class Stream:
         steps = leaf_steps(group, site, slabs)
         if steps is None:
             return None
-        if not all(step.slab.whole and step.slab.needs == steps[0].slab.needs for step in steps):
-            return None  # others need these blocks too: they stay for those, whatever is done here
         if large and (chains := self._chains(group, groups, site, machine)):
             return f"{chains} chains", steps, chains
         enough = len(steps) * groups >= _TASKS * machine.threads

@@ -27,12 +27,12 @@ class Step:
 
 
 def leaf_steps(group: Sequence[Tree], site: Site, slabs: Slabs) -> list[Step] | None:
-    """A step for each leaf; None if one has to stay as it is."""
-    steps = []
+    """A step for each leaf; None if one has to stay as it is, or others need its blocks too."""
+    steps: list[Step] = []
     for gives in zip(*[tree.leaves for tree in group]):
         slab = slabs.gather(gives)
-        if slab is None:
-            return None
+        if slab is None or not slab.whole or (steps and slab.needs != steps[0].slab.needs):
+            return None  # blocks that others need stay for those, whatever is done here
         steps.append(Step(slab, list(gives)))
     return steps
 
