@@ -22,7 +22,7 @@ from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
-from helpers import assert_same, assert_same_as_stock, switched_on
+from helpers import assert_same, assert_same_as_stock, distinct, switched_on, tasks_of
 
 
 def gathering(size: int = 8, pieces: int = 3, func: Any = operator.getitem) -> Graph:
@@ -279,3 +279,16 @@ def test_pays() -> None:
     with dask.config.set({"rewrite.disable": ["fuse-small"]}):
         without = len(dask_rewrite.optimize(y).dask.to_dict())
     assert ours < without
+
+
+@pytest.mark.parametrize(("side", "stays"), [(64, True), (8, False)])
+def test_steps_of_reductions_that_take_in_much_stay_tasks(side: int, stays: bool) -> None:
+    """What they take in is let go of as soon as it is there, and dask's order sees where."""
+    x = distinct((64, side, side), (1, -1, -1))
+    v = distinct((64, side, side), (1, -1, -1)) + 1
+    both = (x * v).mean(axis=0), (v / (x + 1)).mean(axis=0)
+    with dask.config.set({"rewrite.disable": ["stream"]}):
+        steps = [key for key in tasks_of(*both) if "combine" in str(key)]
+        assert (len(steps) == 2 * (16 + 4)) is stays
+        found = dask_rewrite.forecast(*both, threads=1, workers=2)
+    assert not stays or found.after.peak <= 1.25 * found.before.peak

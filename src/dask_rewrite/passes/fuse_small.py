@@ -29,6 +29,8 @@ _SAMPLE = 24
 _BLOCKS = 8
 #: Nesting that tasks may reach which read: the partial results of several steps are among them.
 _DEEP = 20
+#: A step of a reduction is small if it takes in this part of what counts as small for one block.
+REDUCES = 4
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
 
@@ -205,11 +207,13 @@ class _Small(dict[Key, bool]):
     def __init__(self, nodes: Mapping[Key, GraphNode], facts: Facts, max_bytes: int) -> None:
         super().__init__()
         self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
+        self._nbytes: dict[Key, int] = {}
 
     def __missing__(self, key: Key) -> bool:
         size = estimate(self._facts, key)
         if size is not None:
             small = size.nbytes <= self._max_bytes
+            self._nbytes[key] = size.nbytes
         else:
             node = self._nodes.get(key)
             small = type(node) is DataNode and _is_short(node.value, self._max_bytes)
@@ -218,7 +222,21 @@ class _Small(dict[Key, bool]):
 
     def work(self, key: Key) -> bool:
         """All that a task takes is small, and what it gives."""
-        return self[key] and all(map(self.__getitem__, self._nodes[key]._dependencies))
+        deps = self._nodes[key]._dependencies
+        return (
+            self[key]
+            and all(map(self.__getitem__, deps))
+            and not (len(deps) > 1 and self._reduces(key, deps))
+        )
+
+    def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
+        """A task takes twice what it gives, or more: what it takes in should not wait for anything else.
+
+        Wide steps also lead dask's order astray where two reductions share blocks: it then finishes one of
+        them, and holds all that they share.
+        """
+        taken = sum([self._nbytes.get(dep, 0) for dep in deps])
+        return taken > self._max_bytes // REDUCES and taken >= 2 * self._nbytes.get(key, 0)
 
     def among(self, keys: Sequence[Key]) -> Sequence[Key]:
         """Which of the tasks of one layer that call the same function are small work.
