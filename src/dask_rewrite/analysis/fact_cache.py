@@ -127,7 +127,7 @@ def _rare(kind: Any, value: Any) -> Any:
     if kind is np.ndarray and value.nbytes <= _FEW_BYTES and not value.dtype.hasobject:
         return kind, value.shape, value.dtype, value.tobytes()
     if kind is Source:
-        return kind, value.shape, value.dtype
+        return kind, *value
     if kind is np.random.SeedSequence:  # two seeds draw other numbers, but of the same kind
         return (kind,)
     if callable(value) and value in KNOWN:

@@ -15,21 +15,35 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Known
 from dask_rewrite.analysis.knowledge.movement import getitem
+from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, zarr_behind
 
 #: Names of the types of files.
-FILES = frozenset(["Dataset", "Array"])
+FILES = frozenset(["Dataset", "Array", ADAPTER])
 
 
 class Source(NamedTuple):
-    """Stands for a file whose slices are NumPy arrays of just the dtype that it states."""
+    """Stands for a file whose slices are NumPy arrays of just the dtype that it states.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the whole.
+    dtype : numpy.dtype
+        Of every slice.
+    lazy : bool
+        Slices become arrays when they are converted to such.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    lazy: bool = False
 
 
 def source_of(value: Any) -> Any:
     """What stands for a value of one of the `FILES`: itself where its slices are not known."""
-    return Source(tuple(value.shape), value.dtype) if stores_plain_numbers(value) else value
+    if not stores_plain_numbers(value):
+        return value
+    return Source(tuple(value.shape), value.dtype, type(value).__name__ == ADAPTER)
 
 
 def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
@@ -45,6 +59,8 @@ def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
     else:
         index = b if type(b) is tuple else (b,)
         if not stores_plain_numbers(a) or not all(map(_is_read_alike, index)):
+            return None
+        if type(a) is Source and a.lazy and (asarray is not True or None in index):
             return None
         found = like(stand_in(Fact(tuple(a.shape), a.dtype))[index])
         if found is None or (found.scalar and (not asarray or None in index or not a.dtype.isnative)):
@@ -70,6 +86,9 @@ def stores_plain_numbers(source: Any) -> bool:
         return source.shape is not None and source.dtype.kind in NUMBERS
     if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
         return isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
+    if kind.__name__ == ADAPTER:
+        behind = zarr_behind(source)
+        return behind is not None and stores_plain_numbers(behind)
     return False
 
 

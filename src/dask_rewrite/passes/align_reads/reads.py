@@ -10,7 +10,9 @@ from typing import Any
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.typing import Key
+from toolz import pipe
 
+from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.templates import template_of
 from dask_rewrite.passes.align_reads.storage import Box
 from dask_rewrite.passes.movement.mosaic import Mosaic, composed
@@ -18,6 +20,7 @@ from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.pieces import Piece
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import Opaque, steps_of
 
 _GETTERS = frozenset(map(id, (getter, getter_inline, getter_nofancy)))
 
@@ -81,12 +84,36 @@ def calls_on(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
         if id(here.func) in _GETTERS and len(here.args) >= 2 and _is(here.args[0], file, scope):
             yield here, _literal(here.args[1], scope)
             continue
+        if here.func is pipe and scope is None:
+            yield from _calls_in_program(here, file)
+            continue
         if type(here.func) is MethodType:
             called = template_of(here)
             if called is not None:
                 stack.append((called[0], called[1]))
                 continue
         stack += [(arg, scope) for arg in (*here.args, *here.kwargs.values())]
+
+
+def _calls_in_program(task: Task, file: Key) -> Iterator[tuple[Task, Any]]:
+    """The same where the task is a program, whose steps refer to each other."""
+    try:
+        steps = steps_of(task, Facts(_unknown))
+    except Opaque:
+        yield task, None
+        return
+    for step in steps:
+        call = step.task
+        if file not in call._dependencies:
+            continue
+        if id(call.func) in _GETTERS and len(call.args) >= 2 and _is(call.args[0], file, None):
+            yield call, _literal(call.args[1], None)
+        else:
+            yield call, None
+
+
+def _unknown(key: Key) -> None:
+    """Where a file is read is seen without knowing anything of blocks."""
 
 
 def _is(arg: Any, file: Key, scope: Mapping[Any, Any] | None) -> bool:

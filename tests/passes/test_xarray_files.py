@@ -1,0 +1,107 @@
+"""Files behind xarray are read as sparingly as files that dask reads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from zarr.storage import LoggingStore, MemoryStore
+
+from dask_rewrite.analysis.knowledge.loading import source_of
+from dask_rewrite.passes.align_reads.storage import stored_chunks
+from helpers import assert_same, stock, switched_on
+
+xr = pytest.importorskip("xarray")
+
+SHAPE, STORED = (8, 64, 64), (1, 16, 16)
+NAMES = ("time", "y", "x")
+
+pytestmark = pytest.mark.filterwarnings("ignore:The specified chunks separate the stored chunks")
+
+
+class Counting(LoggingStore):  # type: ignore[type-arg, unused-ignore]
+    """A store that counts how often chunks are read, also through its read-only twins."""
+
+    def with_read_only(self, read_only: bool = False) -> Any:
+        twin = Counting(self._store.with_read_only(read_only), log_level="ERROR")
+        twin.counter = self.counter
+        return twin
+
+
+def values() -> Any:
+    found = np.arange(float(np.prod(SHAPE))).reshape(SHAPE) % 8191 / 7
+    found[::3, ::7] = np.nan
+    return found
+
+
+def dataset() -> Any:
+    counts = np.arange(np.prod(SHAPE)).reshape(SHAPE)
+    return xr.Dataset(
+        {"f": (NAMES, values()), "i": (NAMES, counts), "scaled": (NAMES, np.round(values()[::-1]))}
+    )
+
+
+def encoding() -> dict[str, Any]:
+    found: dict[str, Any] = {name: {"chunks": STORED} for name in ("f", "i", "scaled")}
+    found["scaled"].update(dtype="i4", scale_factor=0.5, _FillValue=-1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def store() -> Any:
+    memory = MemoryStore()
+    dataset().to_zarr(memory, encoding=encoding(), consolidated=False)
+    return Counting(memory, log_level="ERROR")
+
+
+def opened(store: Any, name: str) -> Any:
+    return xr.open_zarr(store, chunks={"time": 4, "y": 24, "x": 24}, consolidated=False)[name]
+
+
+def gets(store: Any, made: Any) -> tuple[int, Any]:
+    store.counter.clear()
+    found = made.compute(scheduler="sync")
+    return store.counter["get"], found
+
+
+PROGRAMS: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "sum": (lambda v: v.sum(), 128),
+    "mean over time": (lambda v: v.mean("time"), 128),
+    "a point": (lambda v: v[:, 10, 10] + 1, 8),
+    "a point of anomalies": (lambda v: ((v - 3) * v.mean("time") / 2)[:, 10, 10], 8),
+    "a rechunk": (lambda v: v.chunk({"time": 8, "y": 32, "x": 32}) * 2, 128),
+    "a reversed part": (lambda v: v.isel(y=slice(40, 20, -1), x=3), 16),
+}
+
+
+@pytest.mark.parametrize("variable", ["f", "i"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_zarr(store: Any, name: str, variable: str) -> None:
+    make, wanted = PROGRAMS[name]
+    with stock():
+        before, expected = gets(store, make(opened(store, variable)))
+    with switched_on(num_workers=2):
+        after, found = gets(store, make(opened(store, variable)))
+    assert_same(found.values, expected.values)
+    assert after <= wanted <= before
+
+
+def test_what_is_decoded_is_left_alone(store: Any) -> None:
+    """Scales and missing values are applied on the way, by functions that nobody knows."""
+    v = opened(store, "scaled")
+    (source,) = [each for each in v.data.dask.values() if "Adapter" in type(_value(each)).__name__]
+    assert source_of(_value(source)) is _value(source)
+    assert stored_chunks(_value(source)) is None
+    for make, _ in PROGRAMS.values():
+        with stock():
+            before, expected = gets(store, make(v))
+        with switched_on():
+            after, found = gets(store, make(v))
+        assert_same(found.values, expected.values)
+        assert after <= before
+
+
+def _value(node: Any) -> Any:
+    return getattr(node, "value", node)
