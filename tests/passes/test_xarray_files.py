@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.analysis.knowledge.loading import source_of
 from dask_rewrite.passes.align_reads.storage import stored_chunks
-from helpers import assert_same, stock, switched_on
+from helpers import assert_same, assert_same_as_stock, stock, switched_on
 
 xr = pytest.importorskip("xarray")
 
@@ -86,6 +89,15 @@ def test_zarr(store: Any, name: str, variable: str) -> None:
         after, found = gets(store, make(opened(store, variable)))
     assert_same(found.values, expected.values)
     assert after <= wanted <= before
+
+
+def test_one_element_of_a_file_is_what_stock_gives() -> None:
+    """A read makes an array of it, where an array in memory gives a scalar."""
+    z = zarr.array(np.arange(100.0).reshape(10, 10), chunks=(5, 5))
+    with dask.config.set({"rewrite.verify": "each", "rewrite.on-error": "raise"}):
+        for source in (z, z[...]):
+            x = da.from_array(source, chunks=5)
+            assert_same_as_stock(x[3, 4], x[3][4], (x + 1)[3, 4])
 
 
 def test_what_is_decoded_is_left_alone(store: Any) -> None:
