@@ -199,10 +199,10 @@ def adds(folder: Path) -> Any:
     return total
 
 
-@case(expected=lambda folder: np.full(300, 300.0))
+@case(expected=lambda folder: np.full(360, 360.0))
 def constants(folder: Path) -> Any:
-    """ones in 100 x 100 blocks, summed along an axis"""
-    return da.ones((300, 300), chunks=3).sum(axis=0)
+    """ones in 120 x 120 blocks, summed along an axis"""
+    return da.ones((360, 360), chunks=3).sum(axis=0)
 
 
 @case(expected=lambda folder: np.diag(np.arange(600.0)))
@@ -236,6 +236,12 @@ def wide_sum(folder: Path) -> Any:
 def many_blocks(folder: Path) -> Any:
     """(x + 1).sum() over 30 x 30 blocks"""
     return (da.ones((30, 30), chunks=1) + 1).sum()
+
+
+@case(expected=lambda folder: np.float64(2 * 12_100))
+def far_more_blocks(folder: Path) -> Any:
+    """(x + 1).sum() over 110 x 110 blocks"""
+    return (da.ones((110, 110), chunks=1) + 1).sum()
 
 
 def _flaky(block: Any, folder: str, block_info: Any = None) -> Any:
