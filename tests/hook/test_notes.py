@@ -6,6 +6,7 @@ import operator
 import pickle
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -159,6 +160,8 @@ def test_what_is_left_to_dask_gets_no_note(on: None) -> None:
 def test_nothing_after_it_was_switched_off_again() -> None:
     with dask_rewrite.enable():
         failure(program())
+        assert len(Callback.active) == 1
+    assert not Callback.active
     nested = dask.delayed(sum)([dask.delayed(fails)(np.array([20]))])
     assert notes(failure(program())) == []
     assert notes(failure(nested)) == []
@@ -173,6 +176,21 @@ def test_of_collections_that_were_rewritten_explicitly() -> None:
     y = dask_rewrite.optimize(((y + 1) * 2 - 3) * y)
     (note,) = notes(failure(y, optimize_graph=False))
     assert "raised by" in note
+
+
+def test_computations_in_threads_and_inside_of_each_other(on: None) -> None:
+    def computes(block: Any) -> Any:
+        return program(scale).compute(scheduler="sync") + block
+
+    def repeated(n: int) -> int:
+        x = program(computes)
+        for _ in range(n):
+            x.compute(scheduler="threads")
+        return n
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(repeated, [4] * 4)) == [4] * 4
+    assert notes(failure(program()))
 
 
 def test_beside_other_callbacks(on: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,11 +148,16 @@ _CALLBACK = Callback(finish=_finish)
 
 
 def watch() -> None:
-    """Have notes added to exceptions from inside of fused tasks, by schedulers of this process."""
+    """Have notes added to exceptions from inside of fused tasks, by schedulers of this process.
+
+    The callback stays until the optimizer is switched off. To take it away after each computation would change
+    a set that schedulers in other threads may be going through.
+    """
     _CALLBACK.register()
 
 
 def unwatch() -> None:
+    """Take the callback away again."""
     with suppress(KeyError):
         _CALLBACK.unregister()
 

@@ -69,6 +69,8 @@ class enable:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         _remove(self._set)
+        if self._set:
+            unwatch()
 
     def __repr__(self) -> str:
         return f"<dask_rewrite enabled for {', '.join(self._set) or 'nothing new'}>"
