@@ -189,7 +189,7 @@ def test_computations_in_threads_and_inside_of_each_other(on: None) -> None:
         return n
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(repeated, [4] * 4)) == [4] * 4
+        assert list(pool.map(repeated, [2] * 3)) == [2] * 3
     assert notes(failure(program()))
 
 

@@ -150,7 +150,7 @@ _CALLBACK = Callback(finish=_finish)
 def watch() -> None:
     """Have notes added to exceptions from inside of fused tasks, by schedulers of this process.
 
-    The callback stays until the optimizer is switched off. To take it away after each computation would change
+    The callback stays until the optimizer is switched off. Taking it away after each computation would change
     a set that schedulers in other threads may be going through.
     """
     _CALLBACK.register()
