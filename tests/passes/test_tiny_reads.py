@@ -153,3 +153,17 @@ def test_other_numbers(dtype: str) -> None:
     x = da.from_array(z, chunks=(ROWS, COLUMNS))
     with dask.config.set(scheduler="threads", num_workers=2):
         assert_same_as_stock(x.sum(), (x * 2).mean(axis=0), x.prod(axis=1)[:7])
+
+
+def test_names_are_not_those_of_other_tasks() -> None:
+    """What a scheduler gets under one name waits for one thing, whoever optimized."""
+    z, _, _ = stored()
+    lon = da.arange(64, chunks=8)
+    made = (da.from_array(z, chunks=(ROWS, COLUMNS)) + 1).sum(), (lon[:, None] * lon[None]).sum()
+    others = [dict(made[0].dask), dict(made[1].dask), stock_tasks_of(made[0]), stock_tasks_of(made[1])]
+    with switched_on(scheduler="threads", num_workers=2):
+        ours = tasks_of(*made)
+    for theirs in others:
+        for key in ours.keys() & theirs.keys() - {key for one in made for key in one.__dask_keys__()}:
+            waits_for = getattr(theirs[key], "dependencies", frozenset())
+            assert ours[key].dependencies == waits_for or loads({0: theirs[key]}, getter), key

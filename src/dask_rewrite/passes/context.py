@@ -53,6 +53,7 @@ class Context:
         self.fuse_text_keys = fuse_text_keys
         self.declared: Declared | None = None  #: what collections say of their blocks
         self._movable = ByIdentity[bool]()
+        self.regrouped: set[Key] = set()  #: tasks that make what they would wait for under dask's optimizer
         self.leftovers = True  #: there may be tasks that no output needs
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})

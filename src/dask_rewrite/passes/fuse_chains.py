@@ -76,6 +76,8 @@ class FuseChains:
                     if key in graph.annotations:
                         together[chain[0]] = merged(graph.annotations[key], together.get(chain[0])) or {}
                 nodes[chain[0]] = joined
+                if not context.regrouped.isdisjoint(chain):
+                    context.regrouped.add(chain[0])
                 fused += len(chain) - 1
         if not fused:
             return graph

@@ -138,6 +138,7 @@ class _Absorbing:
                 if may_move(node.func):
                     consumers.append(key)
         fused = 0
+        regrouped = self._site.context.regrouped
         for key in producers_first(consumers, self._before):
             if taken := self._taken(nodes[key], self._together):
                 nodes[key] = made = with_values(nodes[key], taken)
@@ -146,6 +147,8 @@ class _Absorbing:
                 fused += len(taken)
                 for dep in taken:
                     del nodes[dep]
+                if key in self._reads or not regrouped.isdisjoint(taken):
+                    regrouped.add(key)
         return fused
 
     def _taken(self, task: Task, together: int) -> dict[Key, GraphNode]:

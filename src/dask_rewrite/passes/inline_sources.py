@@ -84,6 +84,7 @@ class InlineSources:
             if taken:
                 nodes[user] = with_values(graph.nodes[user], taken)
                 inlined += len(taken)
+                context.regrouped.add(user)
         if not inlined:
             return graph
         without_users(nodes, graph.outputs)

@@ -26,7 +26,7 @@ def data_keys(graph: Graph) -> Set[Key]:
     return {key for key, node in graph.nodes.items() if type(node) is DataNode and type(key) is str}
 
 
-def settle_names(graph: Graph, data: Set[Key]) -> Graph:
+def settle_names(graph: Graph, data: Set[Key], regrouped: Set[Key] = frozenset()) -> Graph:
     """Give each inner task that waits for nothing its own name, and only to those, now that all is fused.
 
     Parameters
@@ -35,6 +35,8 @@ def settle_names(graph: Graph, data: Set[Key]) -> Graph:
         After all passes.
     data : set of Key
         Keys of values that stood in the raw graph.
+    regrouped : set of Key
+        Tasks that make what they would wait for under dask's optimizer: they go under the mark.
     """
     if graph.origin.shared:
         return graph
@@ -46,8 +48,12 @@ def settle_names(graph: Graph, data: Set[Key]) -> Graph:
             continue
         if type(key) is tuple:  # it waits for something that a pass made
             changed[key] = (mark(str(key[0]), graph.origin.token), *key[1:])
+    for key in regrouped:
+        if type(key) is tuple and key in nodes and key not in outputs and key[0] not in original:
+            changed[key] = (mark(str(key[0]), graph.origin.token), *key[1:])
     if original:
-        for key in [key for key, node in nodes.items() if node._dependencies <= data]:
+        own_names = [key for key, node in nodes.items() if node._dependencies <= data]
+        for key in own_names if not regrouped else [key for key in own_names if key not in regrouped]:
             own = _own_name(key, original)
             if own is not None and own not in nodes and key not in outputs:
                 changed[key] = own

@@ -165,7 +165,7 @@ def rewrite_tasks(
             if graph is not None:
                 values = data_keys(graph)
                 graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
-                graph = settle_names(graph, values)
+                graph = settle_names(graph, values, context.regrouped)
         except Exception as error:
             if options.on_error == "raise":
                 raise
