@@ -27,8 +27,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_all_sources_come_out_alike(program: str, small: Any) -> None:
     made = {name: PROGRAMS[program](make()) for name, make in small.items()}
-    # Reads of files can take another grid, which blocks of functions cannot.
-    with dask.config.set({"rewrite.disable": ["align-reads"]}):
+    # Reads of files can take another grid, and small ones go together, which blocks of functions cannot.
+    with dask.config.set({"rewrite.disable": ["align-reads", "fuse-small"]}):
         tasks = {name: len(tasks_of(collection)) for name, collection in made.items()}
     assert max(tasks.values()) <= 1.15 * min(tasks.values()), tasks
     assert_same_as_stock(*[made[name] for name in ("xarray over netCDF", "map_blocks", "from_delayed")])
