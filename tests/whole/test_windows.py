@@ -1,0 +1,53 @@
+"""Means over moving windows: one task for each block that is asked for, and the blocks themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+from helpers import assert_same_as_stock, distinct, stock_tasks_of, switched_on, tasks_of
+
+BLOCKS = 100  #: of the array
+
+
+def source(shape: tuple[int, int] = (1000, 50), chunks: tuple[int, int] = (100, 5)) -> Any:
+    return da.random.default_rng(0).random(shape, chunks=chunks)
+
+
+def windows(x: Any, length: int = 31) -> Any:
+    return da.lib.stride_tricks.sliding_window_view(x, length, axis=0).mean(axis=-1)
+
+
+def test_a_task_for_each_block() -> None:
+    """Dask splits the other axis, so that windows are no larger than blocks: 500 blocks come out."""
+    made = windows(source())
+    assert made.npartitions == 500
+    assert len(stock_tasks_of(made)) >= 2900
+    with switched_on():
+        assert len(tasks_of(made)) <= 500 + BLOCKS
+
+
+def test_fewer_where_the_blocks_are_not_asked_for() -> None:
+    made = windows(source()).sum()
+    with switched_on():
+        assert len(tasks_of(made)) <= 300
+
+
+@pytest.mark.parametrize("length", [1, 3, 31])
+def test_same_values(length: int) -> None:
+    x = distinct((90, 12), (20, 4))
+    x = da.where(x % 7 == 0, np.nan, x)
+    assert_same_as_stock(windows(x, length), windows(x[:, :5], length)[3:])
+
+
+def test_xarray() -> None:
+    xr = pytest.importorskip("xarray")
+    made = xr.DataArray(source(), dims=("t", "x")).rolling(t=31).mean()
+    assert len(stock_tasks_of(made.data)) >= 5000
+    with switched_on():
+        assert len(tasks_of(made.data)) <= 900
+    small = xr.DataArray(distinct((60, 6), (20, 3)), dims=("t", "x")).rolling(t=7, min_periods=2).mean()
+    assert_same_as_stock(small.data)
