@@ -18,6 +18,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge import Fact, known
+from dask_rewrite.graph.by_identity import ByIdentity
 
 _INT = {int}
 _ARRAY = "dask.array.core.Array"
@@ -164,18 +165,19 @@ class Declared:
     @cached_property
     def _doubtful(self) -> set[Any]:
         """Arrays that others take to be of unknown sizes: these were corrected after they were declared."""
-        unknown: dict[int, bool] = {}
+        unknown = ByIdentity[bool]()
         found: set[Any] = set()
         for name, layer in self._hlg.layers.items():
             said = _said(layer)
             for sizes in () if said is None else said["chunks"]:
-                nan = unknown.get(id(sizes))
-                if nan is None:
-                    nan = unknown[id(sizes)] = sum(sizes) != sum(sizes)
-                if nan:
+                if unknown.of(sizes, _is_unknown):
                     found.update(self._hlg.dependencies.get(name, ()))
                     break
         return found
+
+
+def _is_unknown(sizes: tuple[Any, ...]) -> bool:
+    return bool(sum(sizes) != sum(sizes))  # nan
 
 
 def _said(layer: Layer | None) -> Mapping[str, Any] | None:

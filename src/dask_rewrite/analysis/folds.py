@@ -17,7 +17,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, _identity_cast
 from dask._task_spec import Tuple as TupleNode
+from dask.array import chunk, reductions
 
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 
 #: ``logic`` always associates; ``arithmetic`` up to rounding; ``extreme`` up to the sign of zeros and the
@@ -69,6 +71,21 @@ _NUMPY: dict[Any, tuple[Kind, tuple[str, ...]]] = {
     np.min: ("extreme", ("axis",)),
     np.any: ("logic", ("axis",)),
     np.all: ("logic", ("axis",)),
+}
+
+#: Operations on two blocks that associate, at most up to rounding.
+ASSOCIATIVE = frozenset([func for func, kind in _BINARY.items() if kind != "order"])
+
+#: Reductions that give the same, up to rounding, however their partial results are grouped.
+COMBINING: dict[Any, Kind] = {
+    **{func: kind for func, (kind, _) in _NUMPY.items()},
+    **dict.fromkeys((chunk.sum, chunk.prod), "arithmetic"),
+    **dict.fromkeys((chunk.max, chunk.min), "extreme"),
+    **dict.fromkeys((chunk.any, chunk.all), "logic"),
+    **dict.fromkeys(
+        (of_dask(reductions, "mean_combine"), of_dask(reductions, "moment_combine")), "arithmetic"
+    ),
+    **dict.fromkeys((of_dask(reductions, "chunk_max"), of_dask(reductions, "chunk_min")), "extreme"),
 }
 
 

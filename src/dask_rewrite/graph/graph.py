@@ -238,6 +238,25 @@ def producers_first(keys: Sequence[Key], nodes: Mapping[Key, Any]) -> Iterator[K
                 yield key
 
 
+def reachable(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key]) -> set[Key]:
+    """What outputs need of a graph, themselves included; loops do not keep each other.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode, Task, TaskRef
+    >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
+    >>> sorted(reachable(nodes, ["y"]))
+    ['x', 'y']
+    """
+    found = {key for key in outputs if key in nodes}
+    stack = list(found)
+    while stack:
+        new = {dep for dep in nodes[stack.pop()].dependencies if dep not in found and dep in nodes}
+        found |= new
+        stack.extend(new)
+    return found
+
+
 def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
     """Take out, in place, what no output needs any more.
 

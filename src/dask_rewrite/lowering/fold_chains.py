@@ -7,27 +7,16 @@ the same order; the ``tree-sum`` pass then cuts that fold, knowing the blocks.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import numpy as np
 from dask._task_spec import List, Task, TaskRef
 from dask.blockwise import blockwise_token
 
+from dask_rewrite.analysis.folds import ASSOCIATIVE
 from dask_rewrite.lowering.blockwise import Arg, Plan
 from dask_rewrite.remarks import Remarks
-
-#: Operations of which chains are folded.
-ASSOCIATIVE = frozenset(
-    [
-        *(operator.add, operator.mul, operator.and_, operator.or_, operator.xor),
-        *(np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin),
-        *(np.logical_and, np.logical_or, np.logical_xor),
-        *(np.bitwise_and, np.bitwise_or, np.bitwise_xor),
-    ]
-)
 
 
 def fold_chains(

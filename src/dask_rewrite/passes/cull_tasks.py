@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dask.typing import Key
-
-from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.graph import Graph, reachable
 from dask_rewrite.passes.context import Context
 
 
@@ -29,16 +27,7 @@ class Sweep:
         # Without cycles, a graph in which only outputs have no users is reachable as a whole.
         if not nodes.keys() - context.users(graph).keys() - set(graph.outputs):
             return graph
-        seen: set[Key] = set(graph.outputs)
-        stack = list(seen)
-        while stack:
-            node = nodes.get(stack.pop())
-            if node is None:
-                continue
-            new = node.dependencies - seen
-            if new:
-                seen |= new
-                stack.extend(new)
-        unused = len(nodes) - len(seen & nodes.keys())
+        seen = reachable(nodes, graph.outputs)
+        unused = len(nodes) - len(seen)
         remarks.applied(self.name, None, f"unreachable tasks: {unused}", unused)
         return graph.with_nodes({key: node for key, node in nodes.items() if key in seen})

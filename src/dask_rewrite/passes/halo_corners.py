@@ -12,6 +12,7 @@ from dask._task_spec import GraphNode, Task, TaskRef, _identity_cast
 from dask.array.chunk import getitem
 from dask.typing import Key
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import children, may_move
 from dask_rewrite.graph.program import operation
@@ -93,7 +94,7 @@ class _Takers:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._taken: dict[Key, Mapping[Key, Task]] = {}
-        self._fresh: dict[int, bool] = {}
+        self._effects = ByIdentity[str]()
 
     def consumer(self, key: Key) -> Key | None:
         """The one task that uses a slice, if it may take the slicing over."""
@@ -108,10 +109,7 @@ class _Takers:
         if taker is None or not site.same_annotations(key, consumer):
             return None
         # what it is put into must not be able to write into the edge, which others use
-        fresh = self._fresh.get(id(taker))
-        if fresh is None:
-            fresh = self._fresh[id(taker)] = site.effects.of(taker) == "fresh"
-        return consumer if fresh else None
+        return consumer if self._effects.of(taker, site.effects.of) == "fresh" else None
 
 
 def _taken_once(node: GraphNode) -> Mapping[Key, Task]:

@@ -20,6 +20,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, consumers_of, without_users
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.substitute import with_values
@@ -134,7 +135,7 @@ class _Sources:
         self._bounds, self._graph, self._context = bounds, graph, context
         self._site = Site(graph, context)
         self._outputs = frozenset(graph.outputs)
-        self._costs: dict[int, tuple[Any, int | None]] = {}  # by template
+        self._costs = ByIdentity[int | None]()
 
     def roots(self) -> list[Key]:
         """Blocks that are made out of nothing: few graphs have any."""
@@ -200,10 +201,7 @@ class _Sources:
         return self._cost_inside(found[0])
 
     def _cost_inside(self, template: Any) -> int | None:
-        known = self._costs.get(id(template))
-        if known is None:
-            known = self._costs[id(template)] = (template, _cost_of([template], None))
-        return known[1]
+        return self._costs.of(template, _cost_of_template)
 
     def _may_make(self, task: Task) -> bool:
         """Whether tasks that call this function may make something out of nothing."""
@@ -215,6 +213,10 @@ class _Sources:
             return func in _MAKING or func in _CONSTANT or func in _GETITEMS or func in _VIEWS
         except TypeError:  # not hashable
             return False
+
+
+def _cost_of_template(template: Any) -> int | None:
+    return _cost_of([template], None)
 
 
 def _cost_of(stack: list[Any], top: Task | None) -> int | None:

@@ -15,6 +15,7 @@ from dask._task_spec import Alias, GraphNode, Task, TaskRef, convert_legacy_task
 from dask.typing import Key
 from dask.utils import funcname, key_split
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.culprit import Culprit, culprit, parts
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
 from dask_rewrite.graph.pickling import by_reference, pickled_size
@@ -73,7 +74,7 @@ class _Survey:
         self._tasks = 0
         self._sizes: dict[str, int | None] = {}
         self._problems: dict[tuple[str, str, tuple[str, ...]], Problem] = {}
-        self._whole: dict[int, bool] = {}
+        self._whole = ByIdentity[bool]()
         self._carried: dict[int, Payload] = {}
         self._alive: list[Any] = []  # identities stand for objects only while these live
         self._deepest = Shape(0)
@@ -153,12 +154,7 @@ class _Survey:
         """Whether a task can be pickled; a part that many tasks carry is tried once."""
         if not isinstance(task, Task):
             return _pickles(task)
-        for _, part in parts(task):
-            if id(part) not in self._whole:
-                self._whole[id(part)] = _pickles(part)
-            if not self._whole[id(part)]:
-                return False
-        return True
+        return all(self._whole.of(part, _pickles) for _, part in parts(task))
 
 
 def layers_of(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, Any]]]:

@@ -14,6 +14,7 @@ from dask.utils import key_split
 from dask_rewrite.analysis.memory.blocks import Result
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.graph.graph import reachable
 
 #: To tell which task ends first: seconds for any task, and bytes per second of work and of files.
 TASK, WORK, FILES = 2e-4, 2e9, 5e8
@@ -66,7 +67,8 @@ def sized(
     """
     outputs = list(outputs)
     ranks = order(dict(nodes))
-    keys = sorted(_reachable(nodes, outputs), key=ranks.__getitem__)
+    # schedulers leave out what dask's own optimizer left behind
+    keys = sorted(reachable(nodes, outputs), key=ranks.__getitem__)
     number = {key: i for i, key in enumerate(keys)}
     results = [result_of(key) for key in keys]
     found = Sized(
@@ -88,18 +90,6 @@ def sized(
             for size, each, needed in zip(nbytes, results, inputs)
         ]
         found.works.append(Work(inputs, views, nbytes, owned, seconds, roots, given, kept))
-    return found
-
-
-def _reachable(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key]) -> set[Key]:
-    """What schedulers run: dask's own optimizer may leave tasks behind that nobody needs."""
-    found = set()
-    stack = [key for key in outputs if key in nodes]
-    while stack:
-        key = stack.pop()
-        if key not in found:
-            found.add(key)
-            stack.extend([dep for dep in nodes[key].dependencies if dep in nodes])
     return found
 
 

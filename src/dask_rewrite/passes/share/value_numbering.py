@@ -10,13 +10,14 @@ from heapq import heappop, heappush
 from itertools import repeat
 from operator import attrgetter
 from types import MethodType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Consumers, Graph, consumers_of
 from dask_rewrite.passes.share.array_keys import sketch
 from dask_rewrite.passes.share.bulk_effects import Behaviour, users_of
@@ -66,7 +67,7 @@ class Numbering:
         self._nodes = graph.nodes
         self._outputs = frozenset(graph.outputs)
         self._annotations = graph.annotations
-        self._marks: dict[int, str] = {}
+        self._marks = ByIdentity[str]()
         self._facts = facts
         self._find_constants = constants
         self._numbers: dict[Key, Same] = {}
@@ -257,10 +258,7 @@ class Numbering:
         annotations = self._annotations.get(key)
         if not annotations:
             return ""
-        found = self._marks.get(id(annotations))
-        if found is None:
-            found = self._marks[id(annotations)] = repr(sorted(annotations.items(), key=str))
-        return found
+        return self._marks.of(annotations, _text)
 
     def _pure(self, keys: Sequence[Key]) -> list[bool]:
         return [pure for _, pure in self.behaviour.of(keys)]
@@ -286,6 +284,10 @@ class Numbering:
         same.members.extend(members)
         self._numbers.update(dict.fromkeys(members, same))
         self._frontier.extend(members)
+
+
+def _text(annotations: dict[str, Any]) -> str:
+    return repr(sorted(annotations.items(), key=str))
 
 
 def _is_delayed(key: str) -> bool:

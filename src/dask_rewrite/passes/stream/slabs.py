@@ -9,7 +9,6 @@ from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
 from dask_rewrite.graph.nesting import depth_of
-from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.passes.site import Site
 
 #: Tasks of a slab that become one, blocks that a task may wait for to be one of them, and its nesting.
@@ -41,7 +40,6 @@ class Slabs:
     def __init__(self, site: Site, users: Mapping[Key, int]) -> None:
         self._site, self._users = site, users
         self._templates: dict[int, int] = {}
-        self._able: dict[int, bool] = {}
 
     def gather(self, gives: Sequence[Key]) -> Slab | None:
         """The slab that gives these partial results; None if one of them has to stay as it is."""
@@ -80,7 +78,5 @@ class Slabs:
         node = site.node(key)
         if type(node) is not Task or type(key) is not tuple or site.wanted(key):
             return False
-        able = self._able.get(id(node.func))
-        if able is None:
-            able = self._able[id(node.func)] = may_move(node.func)
+        able = site.context.may_move(node.func)
         return able and site.same_annotations(key, like) and depth_of(node, self._templates) <= MOST_DEPTH

@@ -9,30 +9,18 @@ from typing import Any
 
 import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
-from dask.array import chunk, reductions
+from dask.array import reductions
 from dask.array.core import _concatenate2
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.analysis.folds import COMBINING
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.passes.site import Site
 
 _Compose: Any = functoolz.Compose
-
-#: Combining functions that give the same, up to rounding, however partial results are grouped.
-_ASSOCIATIVE = frozenset(
-    [
-        *(np.sum, np.prod, np.max, np.min, np.any, np.all),
-        *(chunk.sum, chunk.prod, chunk.max, chunk.min, chunk.any, chunk.all),
-        *(
-            getattr(reductions, name)
-            for name in ("mean_combine", "moment_combine", "chunk_max", "chunk_min")
-            if hasattr(reductions, name)
-        ),
-    ]
-)
-
-_EXACT = frozenset([np.max, np.min, np.any, np.all, chunk.max, chunk.min, chunk.any, chunk.all])
+#: Kinds of operations that never round.
+_EXACT = ("extreme", "logic")
 
 
 @dataclass(slots=True)
@@ -80,7 +68,7 @@ def combining(func: Any) -> functools.partial[Any] | None:
 def associates(func: Any) -> bool:
     """Whether partial results may be grouped in another way, and those of one kind be combined again."""
     inner = combining(func)
-    return inner is not None and inner.keywords["keepdims"] is True and inner.func in _ASSOCIATIVE
+    return inner is not None and inner.keywords["keepdims"] is True and inner.func in COMBINING
 
 
 def keeps_digits(func: Any, dtype: np.dtype[Any]) -> bool:
@@ -92,7 +80,7 @@ def keeps_digits(func: Any, dtype: np.dtype[Any]) -> bool:
     inner = combining(func)
     if inner is None or dtype.kind not in "biufc":
         return False
-    return inner.func in _EXACT or dtype.kind not in "fc" or bool(np.finfo(dtype).eps < 1e-12)
+    return COMBINING.get(inner.func) in _EXACT or dtype.kind not in "fc" or bool(np.finfo(dtype).eps < 1e-12)
 
 
 def at_once(task: Task) -> int:
