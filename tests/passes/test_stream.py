@@ -123,6 +123,17 @@ def test_small_partial_results_of_one_block_come_out_of_one_task() -> None:
         assert len(tasks_of(*collections)) <= 65
 
 
+def test_normal_equations_hold_no_block() -> None:
+    """``x.T @ x`` and ``x.T @ y`` come out of one task for each slab, which loads it."""
+    x, y = made("x", (16_000, 12), (1000, -1)), made("yy", (16_000,), 1000)
+    collections = x.T @ x, x.T @ y
+    with on_threads():
+        assert_close_to_stock(*collections)
+    with on_threads(), dask.config.set(array_optimize=dask_rewrite.optimize), Held() as found:
+        dask.compute(*collections)
+    assert found.peak < 1000 * 12 * 8
+
+
 def _waiting(x: da.Array) -> tuple[Any, ...]:
     m = x.mean(axis=0)
     return m, (abs(x - m)).sum(axis=0)

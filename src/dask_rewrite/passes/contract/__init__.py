@@ -124,6 +124,7 @@ class Contract:
         sizes = group.sizes(site, private, points)
         if isinstance(sizes, Missed):
             return sizes
+        may_load = not site.graph.origin.shared
         if alone:
             chains = plan_alone(replace(sizes, sums=alone), running)
             if isinstance(chains, Missed):
@@ -133,10 +134,11 @@ class Contract:
             return Work(group, chains, {}, private, {})
         if (before := sizes.before(running)) < self.min_bytes:
             return Missed(f"{shown(before)} are not worth it")
+        if may_load and sizes.one_task_a_slab(running):
+            return Missed("each slab is one task, as the pass stream makes them")
         plan = make_plan(sizes, running, limit)
         again: dict[Key, Task] = {}
         held = sizes.nbytes if isinstance(plan, Missed) else plan.peak
-        may_load = not site.graph.origin.shared
         if held > limit and sizes.below and may_load:  # better read twice than hold too much
             again = read_again(site, points)
             other = make_plan(replace(sizes, below=()), running, limit) if again else plan

@@ -23,6 +23,8 @@ GATES_CLUSTER = 2**26
 AHEAD = 2
 #: Steps in which one partial sum takes in values; with more, there are partial sums of partial sums.
 LONGEST = 10
+#: Sums, and blocks of a slab, that one task may work on; and how much smaller the sums must be than a block.
+MOST_SUMS, SMALLER = 3, 8
 #: A plan that saves less than this part of the bytes is not worth it.
 GAIN = 0.8
 
@@ -80,6 +82,22 @@ class Sizes:
         """Bytes that dask would hold: all blocks, and the results or those being worked on."""
         results = self.sums if self.kept else min(self.sums, machine.threads)
         return self.nbytes + results * self.accumulator
+
+    def one_task_a_slab(self, machine: Machine) -> bool:
+        """Whether all that needs a slab may be done in one task, which gives but small sums.
+
+        Examples
+        --------
+        >>> blocks = [Block(320_000, k, k, True) for k in range(20)]
+        >>> Sizes(2, 20, 3200, blocks).one_task_a_slab(Machine(2, 1, 0))
+        True
+        """
+        small = SMALLER * self.sums * self.accumulator <= max(
+            [block.nbytes for block in self.blocks], default=0
+        )
+        private = all(block.gated and block.first == block.last for block in self.blocks)
+        few = self.sums <= MOST_SUMS and self.per_slab <= MOST_SUMS
+        return small and private and few and not self.below and self.terms >= 4 * machine.threads
 
     def levels(self, chains: int, width: int) -> int:
         """Partial sums that each chain needs so that none of them takes in too many values.
