@@ -115,9 +115,11 @@ def test_where_sums_stay_as_they_are_so_do_trees() -> None:
 
 
 def test_small_partial_results_of_one_block_come_out_of_one_task() -> None:
-    x = made("x", (64, 200, 20), (2, -1, -1))
+    x = made("x", (64, 200, 40), (2, -1, -1))
+    small = made("y", (64, 20, 20), (2, -1, -1))
     collections = x.mean(), x.std(), x.max(axis=(0, 1, 2))
     with on_threads():
+        assert not streams(small.mean(), small.std())  # nothing to hold: fuse-small makes fewer tasks of them
         assert len(streams(*collections)) == 1
         assert_same_as_stock(*collections)
         assert len(tasks_of(*collections)) <= 65

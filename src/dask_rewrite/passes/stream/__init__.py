@@ -23,6 +23,8 @@ _TASKS = 4
 _CHAINS = 16
 #: Blocks that a reduction takes in are so many times larger than its partial results, or these weigh.
 _SMALLER = 8
+#: Blocks of fewer bytes are nothing to hold, and their small steps become part of others.
+_BLOCK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Stream:
         if large and (chains := self._chains(group, groups, site, machine)):
             return f"{chains} chains", steps, chains
         enough = len(steps) * groups >= _TASKS * machine.threads
-        if len(group) > 1 and enough and self._is_small(group, site):
+        if len(group) > 1 and enough and self._is_small(group, site, _BLOCK):
             return "one tree", steps, 0
         return None
 
@@ -96,13 +98,15 @@ class Stream:
         least = self.min_bytes if len(group) == 1 else 0
         return size is not None and size.nbytes >= least and not self._is_small(group, site)
 
-    def _is_small(self, group: Sequence[Tree], site: Site) -> bool:
+    def _is_small(self, group: Sequence[Tree], site: Site, least: int = 0) -> bool:
         """Whether partial results weigh little beside the block that all of them share."""
         result = estimate(site.facts, group[0].root)
         node = site.node(group[0].leaves[0])
         sizes = [estimate(site.facts, dep) for dep in node._dependencies] if node is not None else []
         block = max([size.nbytes for size in sizes if size is not None], default=0)
-        return result is not None and result.nbytes * len(group) * _SMALLER <= block
+        if result is None or block <= least:
+            return False
+        return result.nbytes * len(group) * _SMALLER <= block
 
     def _chains(self, group: Sequence[Tree], groups: int, site: Site, machine: Machine) -> int:
         """How many chains each reduction may be cut into; 0 if none."""
