@@ -60,8 +60,8 @@ class Evaluator:
     __slots__ = ("_here", "_keywords", "_sources", "functions")
 
     def __init__(self) -> None:
-        self.functions: dict[int, Function] = {}
-        self._keywords: dict[int, Keywords] = {}
+        self.functions = ByIdentity[Function]()
+        self._keywords = ByIdentity[Keywords]()
         self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
         self._sources = ByIdentity[Any]()
 
@@ -112,7 +112,7 @@ class Evaluator:
 
     def call(self, task: Task, env: Mapping[Any, Any]) -> Any:
         func = task.func
-        function = self.functions.get(id(func)) or function_of(func, self.functions)
+        function = self.functions.of(func, function_of)
         if function.is_special and (found := self._special(task, env)) is not NOTHING:
             return found
         args = []
@@ -135,7 +135,7 @@ class Evaluator:
                         is_compared = False
         kwargs = task.kwargs
         if kwargs:
-            given = self._keywords.get(id(kwargs)) or keywords_of(kwargs, self._keywords)
+            given = self._keywords.of(kwargs, keywords_of)
             if given.has_blocks:
                 kwargs = {name: self.of(arg, env) for name, arg in kwargs.items()}
                 if any(value is UNKNOWN for value in kwargs.values()):

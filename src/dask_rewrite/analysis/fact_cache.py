@@ -17,6 +17,7 @@ from dask_rewrite.analysis.knowledge.blocks import SCALARS
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.analysis.knowledge.lookup import KNOWN
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame
 
 #: Results that are kept; all are dropped when there are more.
@@ -183,7 +184,6 @@ UNKNOWN = _Unknown()
 class Function(NamedTuple):
     """A function that tasks call."""
 
-    func: Any  # kept alive, since it is named by identity
     is_known: bool  # it is worth looking below its tasks
     number: int | None  # None if it is not compared with others
     is_special: bool  # its tasks may be more than calls
@@ -193,13 +193,12 @@ class Function(NamedTuple):
 class Keywords(NamedTuple):
     """The keywords of a task."""
 
-    kwargs: Any  # kept alive, since they are named by identity
     has_blocks: bool
     signature: Any  # None if they are not compared with others
 
 
-def function_of(func: Any, functions: dict[int, Function]) -> Function:
-    """Look at a function, and remember it by its identity."""
+def function_of(func: Any) -> Function:
+    """Look at a function."""
     inner = func
     while type(inner) is partial:
         inner = inner.func
@@ -211,17 +210,15 @@ def function_of(func: Any, functions: dict[int, Function]) -> Function:
     except TypeError:  # an argument that cannot be compared
         number = None
     seed = about.seed if about is not None and inner is func else None
-    found = Function(func, is_known, number, is_frame or func is last or func is _identity_cast, seed)
-    functions[id(func)] = found
-    return found
+    return Function(is_known, number, is_frame or func is last or func is _identity_cast, seed)
 
 
-def gives_nothing(task: Task, functions: dict[int, Function]) -> bool:
+def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
     """Whether a task calls, or is given first, what nothing is known of, so that no fact comes of it."""
     here: Any = task
     while type(here) is Task:
         func = here.func
-        function = functions.get(id(func)) or function_of(func, functions)
+        function = functions.of(func, function_of)
         if function.is_special:
             return here is task and not function.is_known
         if not function.is_known:
@@ -246,15 +243,14 @@ def _is_lost(body: Any) -> bool:
     return any(map(_is_lost, body.args))
 
 
-def keywords_of(kwargs: dict[str, Any], keywords: dict[int, Keywords]) -> Keywords:
-    """Look at keywords, and remember them by their identity."""
+def keywords_of(kwargs: dict[str, Any]) -> Keywords:
+    """Look at keywords."""
     has_blocks = any(isinstance(arg, (GraphNode, TaskRef)) for arg in kwargs.values())
     try:
         signed = None if has_blocks else signature(kwargs)
     except TypeError:  # an argument that cannot be compared
         signed = None
-    found = keywords[id(kwargs)] = Keywords(kwargs, has_blocks, signed)
-    return found
+    return Keywords(has_blocks, signed)
 
 
 def transferred(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

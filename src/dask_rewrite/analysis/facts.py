@@ -121,8 +121,7 @@ class Facts:
 
     def knows(self, func: Any) -> bool:
         """Whether there may be facts of what a function gives."""
-        functions = self._evaluator.functions
-        return (functions.get(id(func)) or function_of(func, functions)).is_known
+        return self._evaluator.functions.of(func, function_of).is_known
 
     def same(self, key: Key, others: Iterable[Key]) -> None:
         """Other keys stand for the same value, so that it need not be found out again."""
