@@ -44,7 +44,7 @@ class Stream:
     Parameters
     ----------
     min_bytes : int
-        A single reduction to a smaller result keeps its tree.
+        A single reduction to a smaller result keeps its tree, and so does one that takes in no more.
     """
 
     name: ClassVar[str] = "stream"
@@ -55,7 +55,7 @@ class Stream:
         if graph.origin.shared:  # what loads stays a task of its own
             return graph
         site = Site(graph, context)
-        trees = [tree for tree in find_trees(site) if len(tree.leaves) > 2]
+        trees = [tree for tree in find_trees(site) if len(tree.leaves) > 2 and self._is_worth(tree, site)]
         if not trees:
             return graph
         users = context.users(graph)
@@ -76,6 +76,10 @@ class Stream:
             text = f"{len(group)} reductions in {len(steps)} steps: {how}"
             context.remarks.applied(self.name, group[0].root, text)
         return replacing.result()
+
+    def _is_worth(self, tree: Tree, site: Site) -> bool:
+        """Whether all that a reduction takes in is more than what counts as small."""
+        return _block_bytes(tree, site) * len(tree.leaves) >= self.min_bytes
 
     def _planned(
         self, group: Sequence[Tree], groups: int, large: bool, site: Site, slabs: Slabs
@@ -101,9 +105,7 @@ class Stream:
     def _is_small(self, group: Sequence[Tree], site: Site, least: int = 0) -> bool:
         """Whether partial results weigh little beside the block that all of them share."""
         result = estimate(site.facts, group[0].root)
-        node = site.node(group[0].leaves[0])
-        sizes = [estimate(site.facts, dep) for dep in node._dependencies] if node is not None else []
-        block = max([size.nbytes for size in sizes if size is not None], default=0)
+        block = _block_bytes(group[0], site)
         if result is None or block <= least:
             return False
         return result.nbytes * len(group) * _SMALLER <= block
@@ -126,6 +128,13 @@ class Stream:
             if fact is None or not keeps_digits(tasks[-1].func, fact.dtype):
                 return 0
         return chains
+
+
+def _block_bytes(tree: Tree, site: Site) -> int:
+    """Bytes of the largest block that the first step of a reduction takes in; 0 if nobody knows."""
+    node = site.node(tree.leaves[0])
+    sizes = [estimate(site.facts, dep) for dep in node._dependencies] if node is not None else []
+    return max([size.nbytes for size in sizes if size is not None], default=0)
 
 
 def _sequences(group: Sequence[Tree], steps: list[Step], chains: int, site: Site) -> list[list[Step]]:
