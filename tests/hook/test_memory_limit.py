@@ -47,7 +47,7 @@ def test_refused_before_anything_runs() -> None:
     text = str(caught.value)
     assert "195.31 kiB" in text  # the limit
     assert "32 of" in text  # the tasks
-    assert "chunk_max" in text  # what they wait for
+    assert "sub-abs-chunk-max" in text  # what they wait for
     assert "What would help" in text
 
 
