@@ -90,6 +90,9 @@ class _Search:
         value = self.facts.value
         # What comes of a function that we do not know is made as a whole, and from all of its blocks.
         started = [key for key in started if shape_of(value(key)) is not None]
+        # Somewhere less must be taken than there is, by somebody who is made as a whole, for a start.
+        if not any(self._may_shrink(key, frozenset()) for key in started):
+            return
         below = self._below(started)
         started = [key for key in started if self._may_shrink(key, below)]
         if not started:
