@@ -81,7 +81,7 @@ class InlineSources:
         nodes = dict(graph.nodes)
         inlined = 0
         for user in users:
-            taken = self._taken(user, made, graph, context)
+            taken = self._taken(user, made, sources.site, context)
             if taken:
                 nodes[user] = with_values(graph.nodes[user], taken)
                 inlined += len(taken)
@@ -92,9 +92,9 @@ class InlineSources:
         context.remarks.applied(self.name, None, f"sources made where they are used: {inlined}", inlined)
         return graph.with_nodes(nodes)
 
-    def _taken(self, user: Key, made: dict[Key, _Source], graph: Graph, context: Context) -> dict[Key, Task]:
+    def _taken(self, user: Key, made: dict[Key, _Source], site: Site, context: Context) -> dict[Key, Task]:
         """The sources that a task will make itself."""
-        task = graph.nodes[user]
+        task = site.graph.nodes[user]
         if type(task) is not Task or not context.may_move(task.func):
             return {}
         if not context.fuse_text_keys and type(user) is str:
@@ -109,7 +109,7 @@ class InlineSources:
             source = made.get(key)
             if source is None or len(taken) == self.max_sources or key in twice:
                 continue
-            if max(depth, level + 1 + source.depth) > self.max_depth or not _alike(user, key, graph):
+            if max(depth, level + 1 + source.depth) > self.max_depth or not site.same_annotations(user, key):
                 continue
             if source.cost > max(room, source.nbytes // self.share):
                 continue
@@ -133,7 +133,7 @@ class _Sources:
 
     def __init__(self, bounds: InlineSources, graph: Graph, context: Context) -> None:
         self._bounds, self._graph, self._context = bounds, graph, context
-        self._site = Site(graph, context)
+        self.site = Site(graph, context)
         self._outputs = frozenset(graph.outputs)
         self._costs = ByIdentity[int | None]()
 
@@ -179,13 +179,15 @@ class _Sources:
             return None
         below = [made[dep] for dep in task._dependencies]
         depth, references, levels = survey(task, {})
-        if len(references) > len(below) or not all(_alike(task.key, dep, self._graph) for dep in references):
+        if len(references) > len(below) or not all(
+            self.site.same_annotations(task.key, dep) for dep in references
+        ):
             return None
         depth = max([depth, *[level + 1 + made[key].depth for key, level in zip(references, levels)]])
         if depth > self._bounds.max_depth // 2:
             return None
-        fact = self._site.facts.of(task.key)
-        if fact is None or not self._site.effects.pure(task):
+        fact = self.site.facts.of(task.key)
+        if fact is None or not self.site.effects.pure(task):
             return None
         cost = per_element * fact.size + sum(source.cost for source in below)
         values = {dep: made[dep].task for dep in task._dependencies}
@@ -245,11 +247,6 @@ def _keeps_all(args: Sequence[Any]) -> bool:
     """Whether an index only adds axes."""
     index = args[1] if len(args) == 2 else None
     return type(index) is tuple and all(part is None or part == slice(None) for part in index)
-
-
-def _alike(one: Key, other: Key, graph: Graph) -> bool:
-    annotations = graph.annotations
-    return not annotations or annotations.get(one) == annotations.get(other)
 
 
 __all__ = ["InlineSources"]

@@ -16,6 +16,7 @@ from dask.utils import format_bytes
 from dask_rewrite.analysis.memory.graphs import sized
 from dask_rewrite.analysis.memory.original import Original
 from dask_rewrite.analysis.memory.runs import Run, Standing, simulate
+from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.scheduler import machine
 from dask_rewrite.tools.curves import curve
 from dask_rewrite.tools.expressions import expression_of
@@ -150,8 +151,6 @@ def forecast_of(
     workers: int | None = None,
 ) -> Forecast:
     """The forecast for expressions that dask would send, over the raw graph that both come from."""
-    from dask_rewrite.graph.collector import collector_paused
-
     threads, workers = _where(threads, workers)
     with collector_paused():
         original = Original(raw)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from dask._task_spec import List, Task, TaskRef, _identity_cast
+from dask._task_spec import Task
 from dask.array.core import _concatenate2
 from dask.array.routines import _chunk_sum
 from dask.typing import Key
 from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
+from dask_rewrite.graph.lists import terms_of
 from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Site
@@ -195,26 +196,3 @@ def keeps_dimensions(func: Any) -> bool:
     """Whether a combining function leaves the summed axes in, with length one."""
     inner = func.funcs[0] if type(func) is _Compose else func
     return inner.keywords.get("keepdims") is True
-
-
-def terms_of(task: Task) -> list[Key] | None:
-    """The keys in the (nested) list that a combining task is called with."""
-    if len(task.args) != 1 or task.kwargs:
-        return None
-    found: list[Key] = []
-    stack: list[Any] = [task.args[0]]
-    while stack:
-        here = stack.pop()
-        if type(here) is TaskRef:
-            found.append(here.key)
-        elif type(here) is List or (type(here) is Task and here.func is _identity_cast and _makes_list(here)):
-            stack.extend(reversed(here.args))
-        elif type(here) is list:
-            stack.extend(reversed(here))
-        else:
-            return None
-    return found if type(task.args[0]) is not TaskRef else None
-
-
-def _makes_list(task: Task) -> bool:
-    return task.kwargs == {"typ": list}

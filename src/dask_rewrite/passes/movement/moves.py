@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task, _identity_cast
+from dask._task_spec import DataNode, List, Task
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.passes.movement.mosaic import Mosaic, constant, padded, transposed, whole
 
 GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
@@ -53,11 +54,8 @@ def items_of(node: Any) -> list[Any] | None:
     """The elements of a list in a task's arguments."""
     if type(node) is list:
         return node
-    if type(node) is List:
-        return list(node.args)
-    if type(node) is Task and node.func is _identity_cast and node.kwargs.get("typ") is list:
-        return list(node.args)
-    return None
+    parts = parts_of(node)
+    return None if parts is None else list(parts)
 
 
 def nested_blocks(task: Task) -> list[Any] | None:

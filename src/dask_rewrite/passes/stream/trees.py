@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
+from dask._task_spec import GraphNode, Task
 from dask.array import reductions
 from dask.array.core import _concatenate2
 from dask.typing import Key
 from toolz import functoolz
 
 from dask_rewrite.analysis.folds import COMBINING
+from dask_rewrite.graph.lists import terms_of
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.passes.site import Site
 
@@ -147,34 +148,9 @@ def _whole(root: Key, lists: Mapping[Key, list[Key]], site: Site) -> Tree:
 
 
 def listed(task: Task) -> list[Key] | None:
-    """The keys in the (nested) list that a combining task is called with; None if there is anything else.
-
-    Examples
-    --------
-    >>> listed(Task("s", sum, List(List(TaskRef("x"), TaskRef("y")))))
-    ['x', 'y']
-    """
-    if len(task.args) != 1 or task.kwargs or type(task.args[0]) is TaskRef:
-        return None
-    found: list[Key] = []
-    stack: list[Any] = [task.args[0]]
-    while stack:
-        here = stack.pop()
-        if type(here) is TaskRef:
-            found.append(here.key)
-        elif (inside := parts_of(here)) is not None:
-            stack.extend(reversed(inside))
-        else:
-            return None
-    return found if len(found) == len(set(found)) else None
-
-
-def parts_of(node: Any) -> tuple[Any, ...] | None:
-    """What a list in a task holds, None if it is no list."""
-    is_list = type(node) is List or (
-        type(node) is Task and node.func is _identity_cast and node.kwargs == {"typ": list}
-    )
-    return tuple(node.args) if is_list else None
+    """The keys that a combining task is called with, each once; None if one stands there twice."""
+    found = terms_of(task)
+    return found if found is not None and len(found) == len(set(found)) else None
 
 
 def levels(nodes: Mapping[Key, GraphNode], order: list[Key], roots: frozenset[Key]) -> dict[Key, int]:

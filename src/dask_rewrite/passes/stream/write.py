@@ -10,6 +10,7 @@ import numpy as np
 from dask._task_spec import GraphNode, List, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.graph.names import JOINED, mark, unmarked
 from dask_rewrite.graph.nodes import (
     NO_DEPS,
@@ -22,7 +23,6 @@ from dask_rewrite.graph.nodes import (
 from dask_rewrite.graph.program import operation, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.stream.slabs import Slab
-from dask_rewrite.passes.stream.trees import parts_of
 
 #: Programs made before, by what they do: slabs share one.
 Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
