@@ -133,8 +133,7 @@ class Optimizer(int, Expr):
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
         outputs = list(dict.fromkeys(flatten(keys)))
         waits = on_event_loop()
-        most = MOST_ON_EVENT_LOOP if waits else None
-        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=trace)
+        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most_tasks(), trace=trace)
         if trace is None:
             if waits and graph is None:
                 warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
@@ -218,7 +217,17 @@ class Recorder(Optimizer):
             return None
         self.trace = Trace(nbytes=self.nbytes)
         self.raw, _ = program_of(parent)
+        if not Options.current().enabled:
+            self.trace.form = "stock"
+            self.trace.remarks.missed("lower", None, "left to dask's own optimizer: rewrite.enabled is false")
+            return as_stock(parent)
         return self._rewritten(parent, self.trace)
+
+
+def most_tasks() -> int:
+    """A graph of more tasks is left to dask's own optimizer."""
+    limit = Options.current().lower_limit
+    return min(limit, MOST_ON_EVENT_LOOP) if on_event_loop() else limit
 
 
 def _layer_of(hlg: HighLevelGraph, key: Any) -> Any:

@@ -35,15 +35,12 @@ from dask_rewrite.lowering.key_names import mark_layers, name_clusters
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References, keeps_name
 from dask_rewrite.lowering.resolve import TooDeep
+from dask_rewrite.lowering.sizes import OverBudget, check_outputs, over_limit
 from dask_rewrite.lowering.unnest import unnest
 from dask_rewrite.remarks import Remarks
 
 #: Tasks that are made before time and number are looked at again.
 _BATCH = 1024
-
-
-class OverBudget(Exception):
-    """Lowering would make more tasks, or take more time, than the options allow."""
 
 
 class Lowering:
@@ -122,6 +119,7 @@ class Lowering:
             If it gets too large or takes too long.
         """
         refs = self.references
+        check_outputs(refs.hlg, refs.outputs, self.max_tasks)
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
         refs.token, refs.names = mark_layers(refs, order, users, self.salt)
@@ -235,7 +233,7 @@ class Lowering:
 
     def _check_budget(self, more: int = 0) -> None:
         if len(self.nodes) + more > self.max_tasks:
-            raise OverBudget(f"more than {self.max_tasks:,} tasks (rewrite.lower-limit)")
+            raise over_limit(self.max_tasks)
         if perf_counter() > self.deadline:
             raise OverBudget("lowering took longer than rewrite.lower-seconds")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from itertools import product
+from math import prod
 from typing import Any, TypeGuard
 
 from dask._task_spec import TaskRef
@@ -39,6 +40,11 @@ class OverlapBlocks:
             [_neighbours(i, len(chunks), layer.axes.get(axis, 0)) for i in range(len(chunks))]
             for axis, chunks in enumerate(layer.chunks)
         ]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks dask makes of the whole layer: one for each block, and one for each part of it."""
+        return prod(map(len, self.axes)) + prod(sum(map(len, axis)) for axis in self.axes)
 
     @staticmethod
     def fits(layer: Layer) -> TypeGuard[ArrayOverlapLayer]:

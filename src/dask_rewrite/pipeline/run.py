@@ -25,7 +25,8 @@ from dask_rewrite.graph.nesting import NESTING_LIMIT
 from dask_rewrite.graph.verify import VerificationError, verify
 from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.lowering.layer_order import as_layers
-from dask_rewrite.lowering.lower import Lowering, OverBudget
+from dask_rewrite.lowering.lower import Lowering
+from dask_rewrite.lowering.sizes import OverBudget, tasks_of
 from dask_rewrite.passes.base import Pass
 from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.callbacks import Callback, Printing, Tracing, Verifying, watchers
@@ -224,7 +225,7 @@ def _lowered(
     except OverBudget as reason:
         remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:
-            size = Metrics(sum(map(len, hlg.layers.values())), 0, 0)
+            size = Metrics(tasks_of(hlg), 0, 0)
             trace.steps.append(Step("lower", size, size, perf_counter() - started))
         return None
     if graph.annotations:

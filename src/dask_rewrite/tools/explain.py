@@ -48,7 +48,10 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
     """
     from dask_rewrite.hook.optimizer import Recorder
     from dask_rewrite.pipeline.trace import Step, Trace
+    from dask_rewrite.tools.too_large import too_large
 
+    if not nbytes and not forecast and (report := too_large(collections)) is not None:
+        return report
     recorder = Recorder(nbytes)
     rewritten = expression_of(collections, recorder)
     trace = recorder.trace or Trace(form="stock")
@@ -75,12 +78,13 @@ def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
 
     from dask_rewrite.graph.graph import Metrics, metrics_of
     from dask_rewrite.graph.pickling import pickled_size
+    from dask_rewrite.lowering.sizes import tasks_of
 
     try:
         size = pickled_size(graph) if nbytes else None
     except Exception:
         size = None  # preflight tells why
-    tasks = sum(map(len, graph.layers.values()))
+    tasks = tasks_of(graph)
     if tasks > _MEASURED:
         return Metrics(tasks, 0, 0, size)
     try:

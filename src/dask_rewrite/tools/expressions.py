@@ -14,16 +14,9 @@ def expression_of(collections: Sequence[Any], optimizer: Any = None, asked: str 
     Without an optimizer it is dask's own.
     """
     from dask._expr import FinalizeCompute
-    from dask.base import collections_to_expr, is_dask_collection, unpack_collections
+    from dask.base import collections_to_expr
 
-    if not collections:
-        raise TypeError(f"{asked}() needs at least one dask collection")
-    for collection in collections:
-        if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
-            raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
-    found, _ = unpack_collections(*collections)
-    if not found:
-        raise TypeError(f"{asked}() needs at least one dask collection; there is none in what was given")
+    found = collections_in(collections, asked)
     if optimizer is None:
         from dask.array.optimization import optimize as of_arrays
         from dask.bag.core import optimize as of_bags
@@ -34,3 +27,24 @@ def expression_of(collections: Sequence[Any], optimizer: Any = None, asked: str 
         array_optimize=of_arrays, delayed_optimize=of_delayed, bag_optimize=of_bags, scheduler=None
     ):
         return FinalizeCompute(collections_to_expr(found)).optimize()
+
+
+def collections_in(collections: Sequence[Any], asked: str = "explain") -> list[Any]:
+    """All dask collections in these, in lists and other containers too.
+
+    Raises
+    ------
+    TypeError
+        If there is none, or something is no collection.
+    """
+    from dask.base import is_dask_collection, unpack_collections
+
+    if not collections:
+        raise TypeError(f"{asked}() needs at least one dask collection")
+    for collection in collections:
+        if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
+            raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
+    found, _ = unpack_collections(*collections)
+    if not found:
+        raise TypeError(f"{asked}() needs at least one dask collection; there is none in what was given")
+    return list(found)

@@ -13,6 +13,7 @@ from dask.utils import format_bytes, format_time, key_split
 from dask_rewrite._version import __version__
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.graph.pickling import pickled_size
+from dask_rewrite.lowering.sizes import tasks_in
 from dask_rewrite.tools.curves import bars
 from dask_rewrite.tools.pictures import picture
 from dask_rewrite.tools.tables import html_table, shorten
@@ -94,7 +95,7 @@ def _passes(report: Report) -> list[str]:
 def _pictures(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:
     drawn = []
     if built is not None:
-        tasks = {name: len(layer) for name, layer in built.layers.items()}
+        tasks = {name: tasks_in(layer) for name, layer in built.layers.items()}
         drawn.append(("The graph as it was built", picture(built.dependencies, tasks)))
     if graph:
         drawn.append(("What is sent", picture({key: task.dependencies for key, task in graph.items()})))

@@ -1,0 +1,117 @@
+"""Tasks are counted without making them, and what is surely too large is seen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import pytest
+from dask.highlevelgraph import HighLevelGraph
+
+import dask_rewrite
+from dask_rewrite.lowering.sizes import surely_above, tasks_in, tasks_of
+from helpers import add_one, distinct, switched_on, work_of
+
+
+def overlaps(depth: Any) -> da.Array:
+    return da.overlap.overlap(distinct((8, 9), (3, 2)), depth, boundary="none")
+
+
+@pytest.mark.parametrize("depth", [1, {0: 1, 1: 0}, {0: (0, 1), 1: (1, 1)}, {0: (2, 0), 1: 0}])
+def test_an_overlap_is_counted_as_it_will_be(depth: Any) -> None:
+    x = overlaps(depth)
+    counted = {name: tasks_in(layer) for name, layer in x.dask.layers.items()}
+    assert not any(layer.is_materialized() for name, layer in x.dask.layers.items() if "overlap" in name)
+    assert counted == {name: len(dict(layer)) for name, layer in x.dask.layers.items()}
+
+
+def test_all_layers_are_counted() -> None:
+    x = (distinct((8, 8), 2) + 1).rechunk(3).sum(axis=0)
+    assert tasks_of(x.dask) == len(dict(x.dask))
+
+
+def test_only_blocks_of_blockwise_layers_are_sure_to_stay() -> None:
+    x = distinct((8,), 2) + 1
+    assert surely_above(3, x.dask, {x.name: 4})
+    assert not surely_above(3, x.dask, {x.name: 3})
+    assert not surely_above(4, x.dask, {x.name: 9, "elsewhere": 100})
+    y = x[::-1]
+    assert not surely_above(3, y.dask, {y.name: 4})
+    assert not surely_above(0, HighLevelGraph({}, {}), {})
+
+
+PROGRAMS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "blocks": lambda: (distinct((8, 8), 2) + 1,),
+    "source": lambda: (da.ones((8, 8), chunks=2),),
+    "tile": lambda: ((distinct((8, 8), 2) + 1)[:2, :2],),
+    "sum": lambda: ((distinct((8, 8), 2) + 1).sum(),),
+    "two": lambda: (distinct((8,), 2) + 1, distinct((8,), 2) * 2),
+    "the same twice": lambda: (distinct((8,), 2) + 1,) * 2,
+    "mixed": lambda: (distinct((8,), 2) + 1, dask.delayed(sum)([1, 2]), db.range(6, npartitions=3)),
+    "user": lambda: (distinct((8, 8), 2).map_blocks(add_one),),
+    "one block": lambda: ((distinct((8, 8), 2) + 1).to_delayed().ravel()[3],),
+}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 5, 7, 8, 15, 16, 17, 100])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_explain_says_what_computing_does(name: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dask_rewrite.pipeline import run
+
+    done, rewrite_tasks = [], run.rewrite_tasks
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        done.append(rewrite_tasks(*args, **kwargs))
+        return done[-1]
+
+    program = PROGRAMS[name]()
+    with dask.config.set({"rewrite.lower-limit": limit}):
+        report = dask_rewrite.explain(*program)
+        monkeypatch.setattr(run, "rewrite_tasks", watched)
+        with switched_on():
+            dask.compute(*program, scheduler="sync")
+    assert [graph is None for graph in done] == [report.form == "stock"]
+    if done[0] is not None:
+        assert report.after.tasks == len(done[0].nodes)
+    else:
+        assert report.after == report.before
+        assert "rewrite.lower-limit" in report.remarks[-1].reason
+    assert report.graph
+
+
+def test_three_million_tasks_that_stay_are_explained_without_making_any() -> None:
+    x = da.ones((1750, 1750), chunks=1)
+    for program in (x, x + 1, x + x.T, (x + 1, dask.delayed(abs)(1))):
+        reports: list[Any] = []
+        calls = work_of(lambda p=program, r=reports: r.append(dask_rewrite.explain(p)))
+        assert calls < 20_000
+        assert reports[0].form == "stock"
+        assert reports[0].before.tasks > 3_000_000
+        assert f"{reports[0].before.tasks:,} tasks, left to dask's own optimizer" in repr(reports[0])
+
+
+def test_the_page_of_such_a_report_counts_too() -> None:
+    x = da.ones((1750, 1750), chunks=1) + 1
+    pages: list[str] = []
+    assert work_of(lambda: pages.append(dask_rewrite.explain(x).to_html())) < 40_000
+    assert "3,062,500" in pages[0]
+
+
+def test_switched_off_by_its_option() -> None:
+    x = (distinct((8, 8), 2) + 1).sum()
+    with dask.config.set({"rewrite.enabled": False}):
+        report = dask_rewrite.explain(x)
+        assert report.form == "stock"
+        assert "rewrite.enabled is false" in repr(report)
+        with switched_on():
+            assert report.before.tasks > len(report.graph) == len(dict(_sent(x)))
+
+
+def _sent(x: da.Array) -> Any:
+    from dask._expr import FinalizeCompute
+    from dask.base import collections_to_expr
+
+    return FinalizeCompute(collections_to_expr((x,))).optimize().__dask_graph__()
