@@ -59,7 +59,7 @@ def surely_above(limit: int, hlg: HighLevelGraph, wanted: Mapping[str, int]) -> 
 
 
 def check_outputs(hlg: HighLevelGraph, outputs: Sequence[Key], limit: int) -> None:
-    """Raise `OverBudget` at once if what outputs wait for is too much already: all blocks of an array, say."""
+    """Raise `OverBudget` at once if what outputs wait for is too much: all blocks of an array, say."""
     waiting = [task.dependencies for task in (_task(hlg, key) for key in outputs) if task is not None]
     if len(outputs) + sum(map(len, waiting)) > limit:
         wanted = Counter(map(layer_name, set(outputs).union(*waiting)))
