@@ -8,8 +8,9 @@ from typing import Any
 import dask
 import dask.array as da
 import dask.bag as db
+import numpy as np
 import pytest
-from dask.highlevelgraph import HighLevelGraph
+from dask._task_spec import Alias, List, Task, TaskRef
 
 import dask_rewrite
 from dask_rewrite.lowering.sizes import surely_above, tasks_in, tasks_of
@@ -33,14 +34,19 @@ def test_all_layers_are_counted() -> None:
     assert tasks_of(x.dask) == len(dict(x.dask))
 
 
-def test_only_blocks_of_blockwise_layers_are_sure_to_stay() -> None:
-    x = distinct((8,), 2) + 1
-    assert surely_above(3, x.dask, {x.name: 4})
-    assert not surely_above(3, x.dask, {x.name: 3})
-    assert not surely_above(4, x.dask, {x.name: 9, "elsewhere": 100})
-    y = x[::-1]
-    assert not surely_above(3, y.dask, {y.name: 4})
-    assert not surely_above(0, HighLevelGraph({}, {}), {})
+def test_a_walk_counts_what_stays() -> None:
+    tasks: dict[Any, Any] = {
+        "out": Task("out", sum, List(TaskRef("a"), TaskRef("b"), TaskRef(("x", 0)), TaskRef(("x", 1)))),
+        "a": Alias("a", ("y", 0)),
+        "b": Alias("b", ("y", 0)),
+        ("y", 0): Task(("y", 0), abs, TaskRef(("x", 1))),
+        "old": (abs, [["b", ("x", 0)], (abs, ("x", 1)), 5, ("x", []), (1, 2), ()]),
+        "unused": Task("unused", abs, 1),
+        "round": Alias("round", "round"),
+    }
+    for outputs, count in [(["out"], 4), (["a", "b"], 2), (["old", "none"], 4), (["round"], 0), ([], 0)]:
+        assert not surely_above(count, tasks, {"x"}, outputs)
+        assert count == 0 or surely_above(count - 1, tasks, {"x"}, outputs)
 
 
 PROGRAMS: dict[str, Callable[[], tuple[Any, ...]]] = {
@@ -51,6 +57,11 @@ PROGRAMS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "two": lambda: (distinct((8,), 2) + 1, distinct((8,), 2) * 2),
     "the same twice": lambda: (distinct((8,), 2) + 1,) * 2,
     "mixed": lambda: (distinct((8,), 2) + 1, dask.delayed(sum)([1, 2]), db.range(6, npartitions=3)),
+    "means": lambda: ((distinct((8, 8), 2) + 1).mean(axis=0), distinct((8, 8), 2).rechunk(4).max()),
+    "reversed": lambda: ((distinct((8, 8), 2) + 1)[::-1].rechunk(3),),
+    "from delayed": lambda: (
+        da.stack([da.from_delayed(dask.delayed(np.asarray)(i), (), "i8") for i in range(9)]),
+    ),
     "user": lambda: (distinct((8, 8), 2).map_blocks(add_one),),
     "one block": lambda: ((distinct((8, 8), 2) + 1).to_delayed().ravel()[3],),
 }

@@ -35,7 +35,7 @@ from dask_rewrite.lowering.key_names import mark_layers, name_clusters
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References, keeps_name
 from dask_rewrite.lowering.resolve import TooDeep
-from dask_rewrite.lowering.sizes import OverBudget, check_outputs, over_limit
+from dask_rewrite.lowering.sizes import OverBudget, check_size, over_limit
 from dask_rewrite.lowering.unnest import unnest
 from dask_rewrite.remarks import Remarks
 
@@ -119,9 +119,9 @@ class Lowering:
             If it gets too large or takes too long.
         """
         refs = self.references
-        check_outputs(refs.hlg, refs.outputs, self.max_tasks)
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
+        check_size(refs.flat, refs.plans, refs.outputs, self.max_tasks)
         refs.token, refs.names = mark_layers(refs, order, users, self.salt)
         self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Any
 
-from dask._task_spec import Task
-from dask.blockwise import Blockwise
-from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask._task_spec import Alias, Task
+from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.typing import Key
 
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.lowering.blockwise import Plan
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
 
@@ -41,33 +43,67 @@ def tasks_of(hlg: HighLevelGraph) -> int:
     return sum(map(tasks_in, hlg.layers.values()))
 
 
-def surely_above(limit: int, hlg: HighLevelGraph, wanted: Mapping[str, int]) -> bool:
-    """Whether more tasks than that remain whatever is fused and left out: blocks that are asked for stay.
+def surely_above(limit: int, flat: Mapping[Key, Any], blocks: Container[str], outputs: Iterable[Key]) -> bool:
+    """Whether more tasks than that remain whatever is fused: each block that another layer asks for stays.
+
+    A walk from the outputs that ends where Blockwise layers begin, or with the limit.
 
     Parameters
     ----------
     limit : int
         Tasks that there may be.
-    hlg : HighLevelGraph
-        The raw graph.
-    wanted : mapping of str to int
-        Of each layer, how many of its blocks outputs are, or wait for. Only those of Blockwise layers
-        count, which never are another task under a second name.
+    flat : mapping of Key to object
+        Tasks that are there already.
+    blocks : container of str
+        Names of Blockwise layers.
+    outputs : iterable of Key
+        What is wanted.
     """
-    found = [(hlg.layers.get(name), count) for name, count in wanted.items()]
-    return sum(min(count, len(layer)) for layer, count in found if type(layer) is Blockwise) > limit
+    count, seen = 0, set(outputs)
+    level = seen
+    while level:
+        below: set[Key] = set()
+        for key in level:
+            value = flat.get(key)
+            if layer_name(key) in blocks:
+                count += 1
+            elif type(value) is Task:
+                count += 1
+                below |= value.dependencies
+            elif type(value) is Alias:  # counted under its target's name
+                below.add(value.target)
+            elif type(value) is tuple and value and callable(value[0]):
+                count += 1
+                below.update(_keys_in(value))
+            if count > limit:
+                return True
+        level = below - seen
+        seen |= level
+    return False
 
 
-def check_outputs(hlg: HighLevelGraph, outputs: Sequence[Key], limit: int) -> None:
-    """Raise `OverBudget` at once if what outputs wait for is too much: all blocks of an array, say."""
-    waiting = [task.dependencies for task in (_task(hlg, key) for key in outputs) if task is not None]
-    if len(outputs) + sum(map(len, waiting)) > limit:
-        wanted = Counter(map(layer_name, set(outputs).union(*waiting)))
-        if surely_above(limit, hlg, wanted):
-            raise over_limit(limit)
+def _keys_in(task: tuple[Any, ...]) -> list[Key]:
+    """What may be keys in a legacy task; those that are none do not matter."""
+    found: list[Key] = []
+    stack: list[Any] = [task]
+    while stack:
+        value = stack.pop()
+        if type(value) is list:
+            stack.extend(value)
+        elif type(value) is str or (type(value) is tuple and value and type(value[0]) is str):
+            with suppress(TypeError):
+                hash(value)
+                found.append(value)
+        elif type(value) is tuple and value and callable(value[0]):
+            stack.extend(value[1:])
+    return found
 
 
-def _task(hlg: HighLevelGraph, key: Key) -> Task | None:
-    layer = hlg.layers.get(layer_name(key))
-    task = layer.mapping.get(key) if isinstance(layer, MaterializedLayer) else None
-    return task if type(task) is Task else None
+def check_size(
+    flat: Mapping[Key, Any], plans: Mapping[str, Plan], outputs: Sequence[Key], limit: int
+) -> None:
+    """Raise `OverBudget` at once where what the outputs need is too much."""
+    if len(flat) + sum(prod(plan.numblocks) for plan in plans.values()) <= limit:
+        return
+    if surely_above(limit, flat, plans, outputs):
+        raise over_limit(limit)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 from dask.array import Array
+from dask.blockwise import Blockwise
 from dask.core import flatten
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.typing import Key
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Metrics
-from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.optimizer import most_tasks
 from dask_rewrite.lowering.sizes import over_limit, surely_above, tasks_of
 from dask_rewrite.pipeline.trace import Step, Trace
@@ -43,11 +43,12 @@ def too_large(collections: Sequence[Any]) -> Report | None:
     built = HighLevelGraph.merge(*graphs)
     if tasks_of(built) <= limit:
         return None
-    wanted: Counter[str] = Counter()
-    for each in found:
-        wanted |= _blocks(each)  # a block that two collections have is one task
-    if not surely_above(limit, built, wanted):
-        return None
+    blocks = {name for name, layer in built.layers.items() if type(layer) is Blockwise}
+    whole = {each.name: each.npartitions for each in found if type(each) is Array and each.name in blocks}
+    if sum(whole.values()) <= limit:
+        outputs = flatten([each.__dask_keys__() for each in found])
+        if not surely_above(limit, _made(built), blocks, outputs):
+            return None
     put_together = sum(not isinstance(each, Delayed) for each in found)  # by one more task for each
     size = Metrics(tasks_of(built) + put_together, 0, 0)
     trace = Trace(form="stock", seconds=perf_counter() - started)
@@ -68,7 +69,9 @@ class _Unmade:
         return expression_of(self.collections).__dask_graph__()
 
 
-def _blocks(collection: Any) -> Counter[str]:
-    if type(collection) is Array:
-        return Counter({collection.name: collection.npartitions})
-    return Counter(map(layer_name, set(flatten(collection.__dask_keys__()))))
+def _made(hlg: HighLevelGraph) -> dict[Key, Any]:
+    made: dict[Key, Any] = {}
+    for layer in hlg.layers.values():
+        if isinstance(layer, MaterializedLayer):
+            made.update(layer.mapping)
+    return made
