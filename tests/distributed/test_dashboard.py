@@ -9,11 +9,12 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from dask.diagnostics import Profiler, ProgressBar
+from dask.diagnostics import CacheProfiler, Profiler, ProgressBar, ResourceProfiler
 from dask.utils import key_split
 
 import dask_rewrite
-from distributed import Client, performance_report
+from dask_rewrite.graph.labels import functions_of
+from distributed import Client, get_task_stream, performance_report, progress, wait
 from helpers import assert_same, distinct, stock
 
 pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
@@ -68,6 +69,19 @@ def test_an_error_is_found_again_on_the_client(client: Client) -> None:
     assert [key_split(layer) for layer in report.layers] == ["fails"]
 
 
+def test_a_task_is_run_again_on_the_client(client: Client) -> None:
+    x = distinct((8, 8), 4).map_blocks(scale).map_blocks(scale).sum(axis=0)
+    waits_for_nothing = next(key for key, task in dask_rewrite.explain(x).graph.items() if _is_root(task))
+    future = client.compute(x)
+    wait(future)
+    block = client.recreate_task_locally(waits_for_nothing)
+    assert block.shape == (1, 4)
+
+
+def _is_root(task: Any) -> bool:
+    return not task.dependencies and "scale" in str(functions_of(task))
+
+
 def test_an_error_of_a_cluster_is_explained(client: Client) -> None:
     with pytest.raises(ValueError, match="bad block") as caught:
         program(fails).compute()
@@ -85,6 +99,30 @@ def test_progress_and_profile_of_local_schedulers(capsys: pytest.CaptureFixture[
     with stock(), Profiler() as before:
         program().compute(scheduler="threads")
     assert len(profiler.results) < len(before.results)
+
+
+def test_memory_and_cpu_of_local_schedulers() -> None:
+    pytest.importorskip("psutil")
+    with CacheProfiler(metric=lambda value: getattr(value, "nbytes", 0)) as held, ResourceProfiler(dt=0.01):
+        assert_same(program().compute(scheduler="threads"), program().compute(optimize_graph=False))
+    assert Counter(key_split(entry.key) for entry in held.results)[FUSED] == 4
+    assert max(entry.metric for entry in held.results) > 0
+
+
+def test_progress_bars_of_a_cluster(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    persisted = client.persist(program())
+    progress(persisted, notebook=False)
+    wait(persisted)
+    progress(persisted, notebook=False)
+    assert "100% Completed" in capsys.readouterr().out
+
+
+def test_the_task_stream_has_one_colour_for_each_kind_of_task(client: Client) -> None:
+    with get_task_stream(client) as stream:
+        program().compute()
+    found = Counter(key_split(entry["key"]) for entry in stream.data)
+    assert found[FUSED] == 4
+    assert {name for name in found if "scale" in name} == {"scale", FUSED}
 
 
 def test_performance_report(client: Client, tmp_path: Path) -> None:
