@@ -1,5 +1,6 @@
 """The package as pip installs it, with nothing but its own requirements: it works, its files are there."""
 
+import importlib.metadata
 import importlib.resources
 import importlib.util
 
@@ -20,6 +21,12 @@ files = {file.name for file in importlib.resources.files(dask_rewrite).iterdir()
 assert {"py.typed", "rewrite.yaml", "rewrite-schema.yaml"} <= files, files
 assert "site-packages" in dask_rewrite.__file__, dask_rewrite.__file__
 assert dask.config.get("rewrite.on-error") == "warn"
+
+# What pip installs: one folder and one more word of the `dask` command, nothing that runs at start-up.
+installed = importlib.metadata.distribution("dask-rewrite")
+folders = {str(file).partition("/")[0] for file in installed.files or ()}
+assert folders == {"dask_rewrite", f"dask_rewrite-{dask_rewrite.__version__}.dist-info"}, folders
+assert [(point.group, point.name) for point in installed.entry_points] == [("dask_cli", "rewrite")]
 
 x = da.from_array(np.arange(36.0).reshape(6, 6), chunks=2)
 y = (x + x.T)[:4].sum(axis=0)

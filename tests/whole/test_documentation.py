@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import runpy
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,12 @@ def test_every_command_of_the_documents_exists(name: str) -> None:
 
 #: Pages whose blocks of Python run one after the other, as printed; what examples print is not compared.
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "quickstart", "configuration", "is-it-on"))]
+PAGES += ["docs/comparison.md", "docs/walkthrough.md"]
 PAGES += ["docs/cluster.md", "docs/troubleshooting.md", "docs/forecast.md", "docs/passes/tree-sum.md"]
+
+
+def _tested() -> list[tuple[str, str]]:
+    return re.findall(r"^([\w-]+)==(\S+)$", (ROOT / ".ci/tested.txt").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -61,11 +68,44 @@ def test_every_block_of_a_page_runs(name: str, python: Callable[..., str], tmp_p
     python(f"import runpy; runpy.run_path({str(script)!r}, run_name='page')")
 
 
+def test_the_walk_through_prints_what_it_shows(python: Callable[..., str]) -> None:
+    pytest.importorskip("zarr")
+    page = ROOT / "docs/walkthrough.md"
+    tested = dict(_tested())
+    said = dict(re.findall(r"(dask|xarray|zarr) (\d+\.\d+\.\d+)", page.read_text()))
+    assert said == {name: tested[name] for name in ("dask", "xarray", "zarr")}
+    if any(version(name) != tested[name] for name in said):
+        pytest.skip("its figures are those of other versions")
+    python(f"import doctest; assert not doctest.testfile({str(page)!r}, module_relative=False).failed")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_that_is_linked_exists(name: str) -> None:
     text = (ROOT / name).read_text()
     pages = re.findall(r"\{doc\}`(?:[^`<]*<)?([\w/-]+)>?`", text)
     assert all((ROOT / name).parent.joinpath(f"{page}.md").exists() for page in pages)
+
+
+def test_both_landing_pages_show_the_same_table_and_picture() -> None:
+    pages = [(ROOT / name).read_text() for name in ("README.md", "docs/index.md")]
+    tables = [re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)[0] for page in pages]
+    assert tables[0] == tables[1]
+    assert all("pictures/before-and-after.svg" in page and "python dev.py demo" in page for page in pages)
+
+
+def test_the_picture_is_what_its_script_draws() -> None:
+    folder = ROOT / "docs/pictures"
+    made = runpy.run_path(str(folder / "make.py"))["drawn"]()
+    assert set(re.findall(r">([^<>]+)</text>", made)) >= {"as you wrote it: 216 tasks", "transpose × 64"}
+    if version("dask") == dict(_tested())["dask"]:
+        assert made == (folder / "before-and-after.svg").read_text()
+
+
+def test_the_wheel_of_the_page_is_the_one_that_is_built() -> None:
+    import dask_rewrite
+
+    wheels = re.findall(r"dask_rewrite-(\S+)-py3-none-any.whl", (ROOT / "docs/quickstart.md").read_text())
+    assert wheels == [dask_rewrite.__version__]
 
 
 def test_the_versions_agree() -> None:
