@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
-from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
-from dask.array import chunk
+from dask._task_spec import Alias, GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
-from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.moves import SELECTING
-from dask_rewrite.passes.demand.plans import Plan
+from dask_rewrite.passes.demand.plans import Plan, has_rule
+from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.demand.write import written
-from dask_rewrite.passes.movement.pieces import selection
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
 
-_SELECTING = frozenset(map(id, SELECTING))
-_PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
+#: The functions that take a part of a block, by identity.
+SELECTING_IDS = frozenset(map(id, SELECTING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +50,24 @@ class Demand:
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        started = _sliced(graph, context)
+        takes = Takes(graph.nodes)
+        started = _sliced(graph, context, takes)
         if not started:
             return graph
-        search = _Search(self, graph, context)
+        search = _Search(self, graph, context, takes)
         search.run(started)
         return search.rewritten() if search.places else graph
 
 
-def _sliced(graph: Graph, context: Context) -> list[Key]:
-    """The blocks of the graph that slices are taken from."""
-    found: dict[Key, None] = {}
+def _sliced(graph: Graph, context: Context, takes: Takes) -> list[Key]:
+    """The blocks of the graph that parts are taken from."""
     nodes = graph.nodes
-    for task in context.calling(graph, _SELECTING):
-        source = task.args[0] if task.args else None
-        if type(source) is TaskRef and type(source.key) is tuple and type(nodes.get(source.key)) is Task:
-            found[source.key] = None
-    return list(found)
+    sources = dict.fromkeys(map(takes.source, context.calling(graph, SELECTING_IDS)))
+    return [key for key in sources if type(key) is tuple and type(nodes.get(key)) is Task]
 
 
 class _Search:
-    def __init__(self, options: Demand, graph: Graph, context: Context) -> None:
+    def __init__(self, options: Demand, graph: Graph, context: Context, takes: Takes) -> None:
         self.options = options
         self.graph = graph
         self.context = context
@@ -83,21 +78,18 @@ class _Search:
         self.plans: dict[Key, Plan] = {}
         self.places: dict[Key, tuple[Key, Box]] = {}
         self.done: set[Key] = set()
-        self._templates = ByIdentity[bool]()
+        self.takes = takes
+        self._rules = ByIdentity[bool]()
 
     def run(self, started: list[Key]) -> None:
-        nodes = self.graph.nodes
+        # Somewhere less must be taken than there is, by somebody who is made as a whole, for a start;
+        # and what comes of a function that we do not know is made as a whole, and from all of its blocks.
         value = self.facts.value
-        # What comes of a function that we do not know is made as a whole, and from all of its blocks.
-        started = [key for key in started if shape_of(value(key)) is not None]
-        # Somewhere less must be taken than there is, by somebody who is made as a whole, for a start.
-        if not any(self._may_shrink(key, frozenset()) for key in started):
-            return
-        below = self._below(started)
-        started = [key for key in started if self._may_shrink(key, below)]
+        started = [key for key in started if self._may_shrink(key) and shape_of(value(key)) is not None]
         if not started:
             return
         below = self._below(started)
+        nodes = self.graph.nodes
         order = [key for key in nodes if key in below]
         for key in reversed(list(producers_first(order, nodes))):
             for user in self.site.consumers(key):
@@ -105,42 +97,33 @@ class _Search:
                     self._whole(user)
             self._decide(key)
 
-    def _may_shrink(self, key: Key, below: Set[Key]) -> bool:
-        """Not all of a block is wanted, as far as its users tell that are made as a whole for certain."""
+    def _may_shrink(self, key: Key) -> bool:
+        """Not all of a block is wanted, as far as is believed of it, and if its users are made as a whole."""
         nodes = self.graph.nodes
-        if self.site.wanted(key):
+        if self.site.wanted(key) or not self._has_rule(nodes[key]):
             return False
+        believed_of_it = believed(self.facts, key)
+        shape = None if believed_of_it is None else believed_of_it.shape
         box: Box | None = None
-        for user in self.site.consumers(key):
-            if user in below:
-                return True
-            found = self._taken(nodes[user])
+        users = self.site.consumers(key)
+        for user in (users[-1], *users[:-1]):  # the last corner and the first one are often all of it
+            node = nodes[user]
+            if self.takes.source(node) != key:
+                return self.takes.selects(node)
+            found = None if shape is None else self.takes.box(node, shape)
             if found is None:
-                return self._selects(nodes[user])
-            box = found[1] if box is None else hull(box, found[1])
-        shape = shape_of(self.facts.value(key))
-        return box is not None and shape is not None and self._is_worth(box, shape)
+                return True
+            box = found if box is None else hull(box, found)
+            if shape is None or not self._is_worth(box, shape):
+                return False
+        return box is not None
+
+    def _has_rule(self, node: GraphNode) -> bool:
+        """Whether a task could be made for a part of its block, as far as its last function tells."""
+        return type(node) is Alias or (type(node) is Task and self._rules.of(node.func, has_rule))
 
     def _is_worth(self, box: Box, shape: Sequence[int]) -> bool:
         return 100 * size(box) <= self.options.max_share * prod(shape)
-
-    def _taken(self, node: GraphNode) -> tuple[Key, Box] | None:
-        """The block that a task is a plain slice of, and its box; None for any other task."""
-        if type(node) is not Task or id(node.func) not in _PLAIN or len(node.args) != 2:
-            return None
-        ref, index = node.args
-        shape = shape_of(self.facts.value(ref.key)) if type(ref) is TaskRef else None
-        if shape is None or self.facts.of(node.key) is None:
-            return None
-        found = selection(index.value if type(index) is DataNode else index, shape)
-        if found is None or 0 in found[0]:
-            return None
-        counts = found[0]
-        ends = []
-        for offset, step, along in found[1]:
-            last = offset + step * (counts[along] - 1) if along >= 0 else offset
-            ends.append((min(offset, last), max(offset, last) + 1))
-        return ref.key, tuple(ends)
 
     def _below(self, started: Iterable[Key]) -> set[Key]:
         nodes = self.graph.nodes
@@ -159,7 +142,7 @@ class _Search:
         self.done.add(key)
         box = self.wanted.pop(key, None)
         node = self.graph.nodes[key]
-        if box is None or self.site.wanted(key) or type(key) is not tuple or type(node) not in (Task, Alias):
+        if box is None or self.site.wanted(key) or type(key) is not tuple or not self._has_rule(node):
             self._whole(key)
             return
         shape = shape_of(self.facts.value(key))
@@ -182,10 +165,12 @@ class _Search:
         """All of the result is wanted, which need not be all of what it is made from."""
         self.done.add(key)
         node = self.graph.nodes[key]
-        if (taken := self._taken(node)) is not None:
+        if all(self._is_whole(dep) for dep in node._dependencies):
+            return
+        if (taken := self.takes.of(node, self.facts.value)) is not None:
             self._want(*taken)
             return
-        plan = self._plan(node) if self._selects(node) else None
+        plan = self._plan(node) if self.takes.selects(node) else None
         if plan is None:
             for dep in node._dependencies:
                 self.wanted[dep] = None
@@ -211,23 +196,10 @@ class _Search:
         except (Opaque, KeyError):
             return None
 
-    def _selects(self, node: Any) -> bool:
-        """Whether something in a task takes a part of a block."""
-        stack = [node]
-        while stack:
-            here = stack.pop()
-            kind = type(here)
-            if kind is not Task and kind is not List:
-                continue
-            if id(here.func) in _SELECTING:
-                return True
-            frame = frame_of(here) if calls_frame(here.func) else None
-            if frame is not None and any(self._templates.of(body, self._selects) for body in frame.bodies):
-                return True
-            stack += here.args
-            if here.kwargs:
-                stack += here.kwargs.values()
-        return False
+    def _is_whole(self, key: Key) -> bool:
+        """It is made as a whole, whoever else wants it."""
+        node = self.graph.nodes.get(key)
+        return self.wanted.get(key, ()) is None or type(node) not in (Task, Alias) or self.site.wanted(key)
 
     def _name(self, key: Any, box: Box) -> Key:
         token = fingerprint([self.options.name, self.graph.origin.token, repr(box)])

@@ -18,89 +18,16 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.loading import source_of, stores_plain_numbers
 from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
-from dask_rewrite.passes.movement.pieces import selection
-
-
-def _expanded(index: Any, ndim: int) -> list[Any]:
-    """One item for each axis of the block, and None for each new axis."""
-    items = list(index) if type(index) is tuple else [index]
-    given = sum(item is not None and item is not Ellipsis for item in items)
-    rest = [slice(None)] * (ndim - given)
-    for i, item in enumerate(items):
-        if item is Ellipsis:
-            return [*items[:i], *rest, *items[i + 1 :]]
-    return [*items, *rest]
-
-
-def _window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | None:
-    """The box of a block in which ``block[index]`` has a box, and the index that takes it from there."""
-    found = selection(index, shape)
-    if found is None or len(found[0]) != len(box):
-        return None
-    source: list[tuple[int, int]] = []
-    for offset, step, along in found[1]:
-        if along < 0:
-            source.append((offset, offset + 1))
-            continue
-        low, high = box[along]
-        if low >= high:
-            return None
-        ends = sorted((offset + step * low, offset + step * (high - 1)))
-        source.append((ends[0], ends[1] + 1))
-    axes = iter(zip(found[1], source))
-    items: list[Any] = []
-    for item in _expanded(index, len(shape)):
-        if item is None:
-            items.append(None)
-            continue
-        (_, step, along), (low, high) = next(axes)
-        if along < 0:
-            items.append(0)
-        else:
-            items.append(slice(high - low - 1, None, step) if step < 0 else slice(0, high - low, step))
-    return tuple(source), tuple(items)
+from dask_rewrite.passes.demand.windows import slice_window, window
 
 
 def getitem(call: Call, box: Box) -> Narrowed | None:
-    """``block[index]`` with an index of integers and slices."""
+    """``block[index]`` with an index of integers and slices, one of which may be a list of positions."""
     block, index = call.args
     shape = call.shape_of(block)
-    if shape is None:
+    if shape is None or (found := window(index, shape, box)) is None:
         return None
-    if (found := _window(index, shape, box)) is None:
-        return _taken(call, box)
-    source, items = found
-    return Narrowed(box, [Part(block, source), items])
-
-
-def _taken(call: Call, box: Box) -> Narrowed | None:
-    """One list or array of positions among slices: a box of the other axes, and of the list."""
-    block, index = call.args
-    shape = call.block(block)
-    items = list(index) if type(index) is tuple else [index]
-    items += [slice(None)] * (len(shape) - len(items))
-    lists = [i for i, item in enumerate(items) if type(item) is not slice]
-    if len(items) != len(shape) or len(lists) != 1 or len(box) != len(shape):
-        return None
-    (at,) = lists
-    picked = np.asarray(items[at])
-    if picked.ndim != 1 or picked.dtype.kind not in "iu" or not picked.size:
-        return None
-    rest = tuple([slice(None) if i == at else item for i, item in enumerate(items)])
-    found = _window(
-        rest, shape, tuple([(0, n) if i == at else e for i, (n, e) in enumerate(zip(shape, box))])
-    )
-    if found is None:
-        return None
-    low, high = box[at]
-    picked = picked[low:high].astype(np.intp)
-    picked = np.where(picked < 0, picked + shape[at], picked)
-    if not picked.size or picked.min() < 0 or picked.max() >= shape[at]:
-        return None
-    first, last = int(picked.min()), int(picked.max()) + 1
-    source = tuple([(first, last) if i == at else ends for i, ends in enumerate(found[0])])
-    new = tuple([picked - first if i == at else item for i, item in enumerate(found[1])])
-    return Narrowed(box, [Part(block, source), new])
+    return Narrowed(box, [Part(block, found[0]), found[1]])
 
 
 def _shuffled(call: Call, box: Box) -> Narrowed | None:
@@ -119,12 +46,12 @@ def read(call: Call, box: Box) -> Narrowed | None:
     source, index, *options = call.args
     value = call.value(source)
     if type(value) is Fact:
-        found = _window(index, value.shape, box)
+        found = slice_window(index, value.shape, box)
         return None if found is None else Narrowed(box, [Part(source, found[0]), found[1], *options])
     known = source_of(value)
     if not stores_plain_numbers(known):
         return None
-    found = _window(index, known.shape, box)
+    found = slice_window(index, known.shape, box)
     if found is None:
         return None
     moved: list[Any] = []

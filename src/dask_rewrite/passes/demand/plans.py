@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from dask._task_spec import GraphNode, List, TaskRef
 from dask.typing import Key
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.templates import calls_frame
 from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
@@ -18,11 +21,21 @@ from dask_rewrite.passes.steps import Step, Values, references, steps_of
 
 RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
 
-#: Tasks are nested no deeper than this; what is deeper becomes a program.
-_DEPTH = 16
-
 #: What a rule runs into where the call is not as it expects.
 _UNUSUAL = (Unreadable, TypeError, ValueError, IndexError, KeyError, AttributeError)
+
+
+def has_rule(func: Any) -> bool:
+    """Whether there is a rule for the last thing that a task with this function calls.
+
+    >>> import operator
+    >>> import numpy as np
+    >>> has_rule(operator.add), has_rule(partial(np.sum, dtype="f8")), has_rule(print)
+    (True, True, False)
+    """
+    while type(func) in (partial, Compose):
+        func = func.func if type(func) is partial else func.funcs[-1]
+    return calls_frame(func) or func in RULES
 
 
 class Plan:

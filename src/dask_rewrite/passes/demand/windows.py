@@ -1,0 +1,118 @@
+"""Where the elements of an index lie in a block, as boxes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dask_rewrite.passes.demand.boxes import Box, Shape
+from dask_rewrite.passes.movement.pieces import selection
+
+Item = TypeVar("Item")
+
+
+def taken(index: Any, shape: Shape) -> Box | None:
+    """The smallest box of a block that holds ``block[index]``; None if that is empty or cannot be told.
+
+    >>> taken((slice(2, 8, 3), [0, 5, 2]), (9, 9))
+    ((2, 6), (0, 6))
+    """
+    found = selection(index, shape)
+    if found is None:
+        listed = _listed(index, shape)
+        if listed is None or (around := taken(listed[0], shape)) is None:
+            return None
+        at, picked = listed[1:]
+        return _replaced(around, at, (int(picked.min()), int(picked.max()) + 1))
+    counts, axes = found
+    if 0 in counts:
+        return None
+    ends = []
+    for offset, step, along in axes:
+        last = offset + step * (counts[along] - 1) if along >= 0 else offset
+        ends.append((min(offset, last), max(offset, last) + 1))
+    return tuple(ends)
+
+
+def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | None:
+    """The box of a block in which ``block[index]`` has a box, and the index that takes it from there.
+
+    >>> window((slice(2, None), [0, 5, 2]), (9, 9), ((0, 4), (1, 3)))
+    (((2, 6), (2, 6)), (slice(0, 4, 1), array([3, 0])))
+    """
+    listed = _listed(index, shape)
+    if listed is None:
+        return slice_window(index, shape, box)
+    rest, at, picked = listed
+    if len(box) != len(shape):
+        return None
+    low, high = box[at]
+    picked = picked[low:high]
+    around = slice_window(rest, shape, _replaced(box, at, (0, shape[at])))
+    if around is None or not picked.size:
+        return None
+    first, last = int(picked.min()), int(picked.max()) + 1
+    return _replaced(around[0], at, (first, last)), _replaced(around[1], at, picked - first)
+
+
+def _replaced(items: tuple[Item, ...], at: int, item: Item) -> tuple[Item, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def _listed(index: Any, shape: Shape) -> tuple[tuple[slice, ...], int, np.ndarray[Any, Any]] | None:
+    """An index of slices and one list: with all of its axis in its place, that axis, and the positions."""
+    items = index if type(index) is tuple else (index,)
+    lists = [i for i, item in enumerate(items) if type(item) is not slice]
+    if len(items) > len(shape) or len(lists) != 1:
+        return None
+    (at,) = lists
+    picked = np.asarray(items[at])
+    if picked.ndim != 1 or picked.dtype.kind not in "iu" or not picked.size:
+        return None
+    picked = picked.astype(np.intp)
+    picked = np.where(picked < 0, picked + shape[at], picked)
+    if picked.min() < 0 or picked.max() >= shape[at]:
+        return None
+    rest = [slice(None)] * (len(shape) - len(items))
+    return (*_replaced(items, at, slice(None)), *rest), at, picked
+
+
+def _expanded(index: Any, ndim: int) -> list[Any]:
+    """One item for each axis of the block, and None for each new axis."""
+    items = list(index) if type(index) is tuple else [index]
+    given = sum(item is not None and item is not Ellipsis for item in items)
+    rest = [slice(None)] * (ndim - given)
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            return [*items[:i], *rest, *items[i + 1 :]]
+    return [*items, *rest]
+
+
+def slice_window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | None:
+    """`window` for an index of integers and slices only."""
+    found = selection(index, shape)
+    if found is None or len(found[0]) != len(box):
+        return None
+    source: list[tuple[int, int]] = []
+    for offset, step, along in found[1]:
+        if along < 0:
+            source.append((offset, offset + 1))
+            continue
+        low, high = box[along]
+        if low >= high:
+            return None
+        ends = sorted((offset + step * low, offset + step * (high - 1)))
+        source.append((ends[0], ends[1] + 1))
+    axes = iter(zip(found[1], source))
+    items: list[Any] = []
+    for item in _expanded(index, len(shape)):
+        if item is None:
+            items.append(None)
+            continue
+        (_, step, along), (low, high) = next(axes)
+        if along < 0:
+            items.append(0)
+        else:
+            items.append(slice(high - low - 1, None, step) if step < 0 else slice(0, high - low, step))
+    return tuple(source), tuple(items)
