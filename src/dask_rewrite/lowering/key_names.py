@@ -109,7 +109,7 @@ def _size(layer: Layer) -> int:
     return len(layer) if isinstance(layer, (Blockwise, MaterializedLayer)) else -1
 
 
-def name_clusters(refs: References, clusters: Iterable[Cluster]) -> None:
+def name_clusters(refs: References, clusters: Iterable[Cluster], users: Mapping[str, Sequence[str]]) -> None:
     """Blocks of tasks that wait for nothing keep their names; others show what is fused in them.
 
     Whoever else holds a block that is only loaded and worked on loads it together with us. The scheduler
@@ -117,7 +117,8 @@ def name_clusters(refs: References, clusters: Iterable[Cluster]) -> None:
     which is nothing. The names of the others have the names of their members before them.
     """
     for cluster in clusters:
-        if not cluster.inputs:
+        # A value that one task uses will stand in that task.
+        if all(len(users[name]) == 1 and refs.holds_values(name) for name, _ in cluster.inputs):
             plans = [refs.plans[name] for name in cluster.members]
             nodes = [arg.value for plan in plans for arg in plan.args.values() if arg.kind == "node"]
             if all(map(refs.is_data, chain(_keys_in(nodes), *[plan.others for plan in plans]))):

@@ -126,7 +126,7 @@ class Lowering:
         self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)
         if not refs.shared:
-            name_clusters(refs, clusters.values())
+            name_clusters(refs, clusters.values(), users)
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
             self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)

@@ -31,6 +31,10 @@ _NOT_DATA = (GraphNode, TaskRef, tuple, list, dict, set, str)
 _MAY_NAME = frozenset([object, Alias, TaskRef, tuple, str])
 
 
+def _is_value(value: Any) -> bool:
+    return type(value) is DataNode or not isinstance(value, _NOT_DATA)
+
+
 class References:
     """The raw graph, read once, and all references into it.
 
@@ -187,7 +191,7 @@ class References:
             new: Any = self.names.get(key, key)
         elif not key or (key[0] in self.output_names and key in self.output_keys):
             new = key
-        elif type(value) is Task and self.needs_only_data(value):
+        elif self.needs_only_data(value) if type(value) is Task else _is_value(value):
             new = key
             self.kept.append(key)
         else:
@@ -206,7 +210,13 @@ class References:
         value = self.flat.get(key, _MISSING)
         if type(key) is not str or key in self.names or value is _MISSING:
             return False
-        return type(value) is DataNode or not isinstance(value, _NOT_DATA)
+        return _is_value(value)
+
+    def holds_values(self, name: str) -> bool:
+        """Whether the blocks of a layer are probably values that stand in the graph: the first one is."""
+        layer = self.hlg.layers[name]
+        first = next(iter(layer.mapping.values()), None) if isinstance(layer, MaterializedLayer) else None
+        return first is not None and _is_value(first)
 
     def _marked(self, name: Any, value: Any = None) -> Any:
         """The new name of blocks, decided when the first of them is met."""
