@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import List, Task, TaskRef, _identity_cast
 from dask.typing import Key
+
+_LISTS, _REFERENCES = frozenset([List]), frozenset([TaskRef])
 
 
 def parts_of(node: Any) -> tuple[Any, ...] | None:
@@ -26,8 +30,14 @@ def terms_of(task: Task) -> list[Key] | None:
     """
     if len(task.args) != 1 or task.kwargs or type(task.args[0]) is TaskRef:
         return None
+    level: Sequence[Any] = task.args
+    while (kinds := set(map(type, level))) == _LISTS:  # as most are: of one depth
+        level = list(chain.from_iterable([each.args for each in level]))
+    if kinds == _REFERENCES:
+        return [ref.key for ref in level]
     found: list[Key] = []
-    stack: list[Any] = [task.args[0]]
+    stack: list[Any] = list(level)
+    stack.reverse()
     while stack:
         here = stack.pop()
         if type(here) is TaskRef:

@@ -163,13 +163,26 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
 
 def depth_of(task: Task, templates: dict[int, int]) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
-    for arg in task.args:  # few, as a rule
-        if type(arg) not in _FLAT:
-            break
-    else:
-        if not task.kwargs and type(task.func) is not MethodType:
-            return 0
-    return survey(task, templates)[0]
+    deepest, depth = 0, 0
+    level = [task]
+    while level:
+        below: list[Task] = []
+        for each in level:
+            if type(each.func) is MethodType:
+                deepest = max(deepest, depth + depth_of_call(each.func, templates))
+            args = each.args
+            if each.kwargs and id(each.func) not in GATHERING:
+                args = (*args, *each.kwargs.values())
+            for arg in args:
+                if type(arg) in _FLAT:
+                    continue
+                if type(arg) is MethodType:
+                    deepest = max(deepest, depth + depth_of_call(arg, templates))
+                elif isinstance(arg, Task):
+                    below.append(arg)
+        deepest = max(deepest, depth)
+        level, depth = below, depth + 1
+    return deepest
 
 
 def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:

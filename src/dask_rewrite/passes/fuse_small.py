@@ -169,14 +169,14 @@ class _Absorbing:
             if key not in candidates or key in twice:
                 continue
             producer = nodes[key]
-            held, below = grown.get(key) or (0, depth_of(producer, self._templates))
-            below += level + 1
+            held, below = grown.get(key) or (0, -1)
             new = producer._dependencies - waits_for
             read = self._reads.get(key, 0)
             if reads + read > together:
                 continue
             if held >= room or len(waits_for) + len(new) > most:
                 continue
+            below = level + 1 + (below if below >= 0 else depth_of(producer, self._templates))
             if below > (_DEEP if read else self._max_depth):
                 continue
             if not (self._anyone or self._allowed(task.key, key)):

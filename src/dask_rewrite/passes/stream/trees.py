@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def find_trees(site: Site) -> list[Tree]:
     lists: dict[Key, list[Key]] = {
         key: found for key, task in tasks.items() if (found := listed(task)) is not None
     }
-    below = {key for each in lists.values() for key in each}
+    below = set(chain.from_iterable(lists.values()))
     return [_whole(key, lists, site) for key in graph.nodes if key in lists and key not in below]
 
 
@@ -142,7 +143,11 @@ def _whole(root: Key, lists: Mapping[Key, list[Key]], site: Site) -> Tree:
         if key != root:
             tree.inner.append(key)
         form.append(len(found))
-        stack.extend(reversed(found))
+        if lists.keys().isdisjoint(found):
+            tree.leaves += found
+            form += [0] * len(found)
+        else:
+            stack.extend(reversed(found))
     tree.form = tuple(form)
     return tree
 
@@ -150,7 +155,7 @@ def _whole(root: Key, lists: Mapping[Key, list[Key]], site: Site) -> Tree:
 def listed(task: Task) -> list[Key] | None:
     """The keys that a combining task is called with, each once; None if one stands there twice."""
     found = terms_of(task)
-    return found if found is not None and len(found) == len(set(found)) else None
+    return found if found is not None and len(found) == len(task._dependencies) else None
 
 
 def levels(nodes: Mapping[Key, GraphNode], order: list[Key], roots: frozenset[Key]) -> dict[Key, int]:
