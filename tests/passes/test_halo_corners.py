@@ -24,7 +24,7 @@ from helpers import assert_same, assert_same_as_stock, tasks_of
 FIRST, LAST, ALL = slice(0, 1), slice(-1, None), slice(None)
 
 
-def halo(func: Any = np.concatenate, cut: Any = getitem, shape: tuple[int, ...] = (4, 5)) -> Graph:
+def halo(func: Any = np.concatenate, cut: Any = getitem, shape: tuple[int, ...] = (90, 100)) -> Graph:
     """An edge of a block, used by one task, and a corner of it, used by another."""
     rest = (ALL,) * (len(shape) - 2)
     x = np.arange(float(np.prod(shape))).reshape(shape)
@@ -67,8 +67,15 @@ def test_declines() -> None:
     for graph in (halo(_unknown), halo(shape=(4, 100, 100))):
         after, _ = run(graph)
         assert after is graph
-    with_facts, _ = run(halo(shape=(4, 5, 6)))
+    with_facts, _ = run(halo(shape=(40, 50, 60)))
     assert "corner" not in with_facts.nodes
+
+
+def test_small_blocks_travel_as_a_whole() -> None:
+    at_most = halo(shape=(64, 128))  # 65,536 bytes
+    assert run(at_most)[0] is at_most
+    assert "corner" not in run(halo(shape=(64, 129)))[0].nodes
+    assert "corner" not in run(at_most, max_bytes=65_535)[0].nodes
 
 
 def test_outputs_shared_slices_and_annotations_stay() -> None:
@@ -98,12 +105,18 @@ def smooth(block: np.ndarray) -> np.ndarray:
     return out
 
 
-@given(st.sampled_from(["none", "periodic", "reflect", "nearest", 0]), st.integers(1, 2), st.integers(4, 7))
-def test_equivalent(boundary: Any, depth: int, chunk: int) -> None:
+@given(
+    st.sampled_from(["none", "periodic", "reflect", "nearest", 0]),
+    st.integers(1, 2),
+    st.integers(4, 7),
+    st.sampled_from([1, 65_536]),
+)
+def test_equivalent(boundary: Any, depth: int, chunk: int, max_bytes: int) -> None:
     x = da.from_array(np.arange(float(11 * 13)).reshape(11, 13) % 17, chunks=chunk)
     for _ in range(2):
         x = x.map_overlap(smooth, depth=depth, boundary=boundary, dtype=float)
-    assert_same_as_stock(x)
+    with dask.config.set({"rewrite.options.halo-corners.max-bytes": max_bytes}):
+        assert_same_as_stock(x)
 
 
 def test_cubes() -> None:

@@ -214,18 +214,22 @@ def function_of(func: Any) -> Function:
 
 
 def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
-    """Whether a task calls, or is given first, what nothing is known of, so that no fact comes of it."""
-    here: Any = task
-    while type(here) is Task:
-        func = here.func
-        function = functions.of(func, function_of)
+    """Whether no fact comes of a task: it calls what nothing is known of, or takes what that gives."""
+    calls = [task]
+    for here in calls:  # grows while it is worked off
+        function = functions.of(here.func, function_of)
         if function.is_special:
-            return here is task and not function.is_known
+            if here is task:
+                return not function.is_known
+            continue
         if not function.is_known:
             return True
-        here = here.args[0] if here.args else None
-    # dask hands some functions to one of its own, which calls them
-    return type(here) is FunctionType and known(here) is None
+        args = here.args
+        # dask hands some functions to one of its own, which calls them
+        if args and type(args[0]) is FunctionType and known(args[0]) is None:
+            return True
+        calls += [arg for arg in args if type(arg) is Task]
+    return False
 
 
 def _is_lost(body: Any) -> bool:

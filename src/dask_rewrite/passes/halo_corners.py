@@ -12,6 +12,7 @@ from dask._task_spec import GraphNode, Task, TaskRef, _identity_cast
 from dask.array.chunk import getitem
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import children, may_move
@@ -36,12 +37,12 @@ class HaloCorners:
     The neighbours in a halo exchange take four edges of a block and four corners, each a task. The corners
     are parts of the edges. Legal wherever slices are: what the edge leaves whole is cut from it. It makes
     edges travel where corners would do, so that it is done where blocks have two axes, or where facts say
-    that the edge is small.
+    that the edge is small. Of a block that is small itself no slice needs a task.
 
     Parameters
     ----------
     max_bytes : int
-        Largest edge, in bytes, of blocks with more than two axes.
+        Largest edge, in bytes, of blocks with more than two axes; and blocks that are not looked at.
     """
 
     name: ClassVar[str] = "halo-corners"
@@ -49,10 +50,10 @@ class HaloCorners:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
-        slices = _slices_by_block(graph, context)
+        site = Site(graph, context)
+        slices = self._slices_by_block(graph, context, site)
         if not slices:
             return graph
-        site = Site(graph, context)
         takers = _Takers(site)
         cuts: dict[Key, Task] = {}
         consumers: dict[Key, list[Key]] = {}
@@ -74,6 +75,24 @@ class HaloCorners:
             nodes[consumer] = with_values(nodes[consumer], {key: cuts[key] for key in corners})
         remarks.applied(self.name, None, f"corners cut from edges: {len(cuts)}", len(cuts))
         return graph.with_nodes(nodes)
+
+    def _slices_by_block(self, graph: Graph, context: Context, site: Site) -> dict[Key, dict[Index, Key]]:
+        """By block, its slices along two or more axes; blocks of which one is part of another."""
+        found: dict[Key, dict[Index, Key]] = {}
+        small: dict[Key, bool] = {}
+        for task in context.calling(graph, _IDS):
+            block: Any = task.args[0].key if task.args and type(task.args[0]) is TaskRef else None
+            if block not in small:
+                size = None if block is None else estimate(site.facts, block)
+                small[block] = size is not None and size.nbytes <= self.max_bytes
+            # a small one travels as a whole
+            if not small[block] and (index := _index_of(task)) is not None:
+                found.setdefault(block, {}).setdefault(index, task.key)
+        return {
+            block: slices
+            for block, slices in found.items()
+            if len(slices) > 1 and len({index.count(_ALL) for index in slices}) > 1
+        }
 
     def _worth_it(self, edge: Key, index: Index, site: Site) -> bool:
         if len(index) <= 2:
@@ -136,19 +155,6 @@ def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
     for key in again:
         del takers[key]
     return takers
-
-
-def _slices_by_block(graph: Graph, context: Context) -> dict[Key, dict[Index, Key]]:
-    """By block, its slices along two or more axes; blocks of which one is part of another."""
-    found: dict[Key, dict[Index, Key]] = {}
-    for task in context.calling(graph, _IDS):
-        if (index := _index_of(task)) is not None:
-            found.setdefault(task.args[0].key, {}).setdefault(index, task.key)
-    return {
-        block: slices
-        for block, slices in found.items()
-        if len(slices) > 1 and len({index.count(_ALL) for index in slices}) > 1
-    }
 
 
 def _index_of(node: Task) -> Index | None:

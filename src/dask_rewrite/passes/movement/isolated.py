@@ -48,7 +48,7 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
     Nothing can be composed there: a slice of what is no slice stays one, and a join cuts out of its blocks
     only what it takes of one block more than once. A join that takes an unknown block is one itself.
     """
-    nodes, of, assumed = site.graph.nodes, site.facts.of, site.facts.assumed
+    nodes, of = site.graph.nodes, site.facts.of
     joins = {key for key in moves if id(nodes[key].func) in JOINS}  # type: ignore[attr-defined]
     if not joins:
         return []
@@ -61,7 +61,7 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
                 source = outer[dep]
             else:
                 source = outer[dep] = _source(dep, nodes.get(dep), moves)
-            if source is None or source in sources or of(source) is not None or assumed(source) is not None:
+            if source is None or source in sources or of(source) is not None:
                 break
             sources.add(source)
         else:
