@@ -57,6 +57,7 @@ class Options:
     contraction: dict[str, int | None] = field(default_factory=lambda: {"memory-limit": None})
     memory_limit: int | None = None
     on_memory: str = "warn"
+    reread: bool = False
 
     @classmethod
     def current(cls) -> Options:
@@ -186,4 +187,5 @@ _CHECKS: dict[str, Any] = {
     "contraction": _contraction,
     "memory-limit": _nbytes,
     "on-memory": _choice("warn", "raise"),
+    "reread": _boolean,
 }

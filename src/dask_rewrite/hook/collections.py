@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dask._expr import Expr
@@ -16,7 +17,7 @@ from dask.typing import Key
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.assemble import assemble
-from dask_rewrite.hook.memory_limit import hold_to_limit
+from dask_rewrite.hook.memory_limit import within_limit
 from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import may_fuse_delayed
 from dask_rewrite.lowering.layer_order import as_layers
@@ -89,8 +90,8 @@ def _rewritten(collections: Sequence[Any], shared: bool) -> HighLevelGraph | Non
     text = any(isinstance(collection, Delayed) for collection in collections)
     fuse = not text or may_fuse_delayed()
     watch()
-    graph = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, shared=shared)
-    hold_to_limit(raw, graph, outputs)
+    plan = partial(rewrite_tasks, raw, outputs, fuse_text_keys=fuse, shared=shared)
+    graph = within_limit(raw, plan(), outputs, None if shared else partial(plan, reread=True))
     return None if graph is None else assemble(graph, layers)
 
 
@@ -106,8 +107,7 @@ def _optimize_expression(collection: Any, alone: bool) -> Any:
     for key, target in zip(wanted, made, strict=True):
         if key != target:
             dsk[key] = Alias(key, target)
-    graph = rewrite_tasks(dsk, wanted) if alone else None
-    hold_to_limit(dsk, graph, wanted)
+    graph = within_limit(dsk, rewrite_tasks(dsk, wanted) if alone else None, wanted)
     tasks = dsk if graph is None else {**graph.nodes, **graph.held}
     rebuild, state = collection.__dask_postpersist__()
     if (getattr(rebuild, "__module__", None) or "").startswith("dask.dataframe."):

@@ -1,9 +1,9 @@
-"""``rewrite.memory-limit``: a computation that would hold more is refused, or warned of, before it runs."""
+"""``rewrite.memory-limit``: a computation that would hold more is planned anew, refused, or warned of."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import dask.config
@@ -18,8 +18,17 @@ from dask_rewrite.remarks import MemoryLimitError, RewriteWarning
 _NAMED = 3
 
 
-def hold_to_limit(raw: Any, graph: Graph | None, outputs: Iterable[Key]) -> None:
-    """Forecast what a rewritten graph holds, and say so if it is more than the limit. No limit, no work.
+def within_limit(
+    raw: Any,
+    graph: Graph | None,
+    outputs: Iterable[Key],
+    sparing: Callable[[], Graph | None] | None = None,
+    *,
+    quiet: bool = False,
+) -> Graph | None:
+    """Forecast what a rewritten graph holds; if it is more than the limit, take a plan that holds less.
+
+    No limit, no work.
 
     Parameters
     ----------
@@ -29,35 +38,54 @@ def hold_to_limit(raw: Any, graph: Graph | None, outputs: Iterable[Key]) -> None
         The rewritten one, None if it is left to dask's own optimizer.
     outputs : iterable of Key
         What is asked of it.
+    sparing : callable, optional
+        Makes a plan that reads more than once what would be held, and costs more time.
+    quiet : bool
+        Only choose, and say nothing: nobody is going to compute.
+
+    Returns
+    -------
+    Graph or None
+        The plan: the sparing one if the first holds too much and the second less.
 
     Raises
     ------
     MemoryLimitError
-        If it holds more, with ``rewrite.on-memory: raise``.
+        If it still holds more, with ``rewrite.on-memory: raise``.
     """
     if dask.config.get("rewrite.memory-limit", None) is None:
-        return
+        return graph
     options = Options.current()
     if options.memory_limit is None:
-        return
+        return graph
     if graph is None:
-        _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
-        return
+        if not quiet:
+            _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
+        return None
+    found, outputs = "", list(outputs)
     try:
-        found = _exceeding(raw, graph, outputs, options.memory_limit)
+        run = _run(raw, graph, outputs)
+        if run.least > options.memory_limit and sparing is not None and not options.reread:
+            other = sparing()
+            again = None if other is None else _run(raw, other, outputs)
+            if again is not None and again.least < run.least:
+                run, graph = again, other
+        if run.least > options.memory_limit:  # of unknown blocks nobody knows that they are too large
+            found = _exceeding(run, options.memory_limit)
     except Exception as error:
         if options.on_error == "raise":
             raise
         _warn(f"rewrite.memory-limit could not be looked at: {error!r}")
-        return
-    if found and options.on_memory == "raise":
-        raise MemoryLimitError(found)
-    if found:
+        return graph
+    if found and not quiet:
+        if options.on_memory == "raise":
+            raise MemoryLimitError(found)
         _warn(found)
+    return graph
 
 
-def _exceeding(raw: Any, graph: Graph, outputs: Iterable[Key], limit: int) -> str:
-    """What there is to say of a graph that holds more than the limit; nothing if it does not."""
+def _run(raw: Any, graph: Graph, outputs: Iterable[Key]) -> Any:
+    """The simulated run of a graph on the scheduler in use."""
     # Imported where a limit is set, so that importing the package costs little.
     from dask_rewrite.analysis.memory.graphs import sized
     from dask_rewrite.analysis.memory.original import Original
@@ -66,9 +94,11 @@ def _exceeding(raw: Any, graph: Graph, outputs: Iterable[Key], limit: int) -> st
 
     threads, workers = machine().layout
     results = Original(raw).rewritten(graph.nodes)
-    run = simulate(sized(graph.nodes, outputs, results.of, threads * max(1, workers)), threads, workers)
-    if run.least <= limit:  # of unknown blocks nobody knows that they are too large
-        return ""
+    return simulate(sized(graph.nodes, outputs, results.of, threads * max(1, workers)), threads, workers)
+
+
+def _exceeding(run: Any, limit: int) -> str:
+    """What there is to say of a graph that holds more than the limit."""
     held = ", ".join(
         f"{each.tasks:,} of {each.name!r} ({format_bytes(each.nbytes)}) until {each.waits_for or 'the end'!r}"
         for each in run.standing[:_NAMED]
@@ -101,4 +131,4 @@ def _warn(text: str) -> None:
     warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel=3)
 
 
-__all__ = ["hold_to_limit"]
+__all__ = ["within_limit"]

@@ -22,7 +22,7 @@ from toolz import identity
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
-from dask_rewrite.hook.memory_limit import hold_to_limit
+from dask_rewrite.hook.memory_limit import within_limit
 from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.lowering.layer_order import as_layers
@@ -30,6 +30,7 @@ from dask_rewrite.remarks import RewriteWarning
 from dask_rewrite.scheduler import on_event_loop
 
 if TYPE_CHECKING:
+    from dask_rewrite.graph.graph import Graph
     from dask_rewrite.pipeline.trace import Trace
 
 
@@ -111,7 +112,7 @@ class Optimizer(int, Expr):
         hlg = as_layers(dsk)
         fuse = may_fuse_delayed() or not any(type(key) is str for key in flat)
         graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, shared=True)
-        hold_to_limit(hlg, graph, outputs)
+        within_limit(hlg, graph, outputs)
         if graph is None:  # too large, or something failed and was reported
             return array_optimize(dsk, keys)
         return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
@@ -133,11 +134,18 @@ class Optimizer(int, Expr):
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
         outputs = list(dict.fromkeys(flatten(keys)))
         waits = on_event_loop()
-        graph = rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most_tasks(), trace=trace)
-        if trace is None:
-            if waits and graph is None:
-                warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
-            hold_to_limit(hlg, graph, outputs)
+        most = most_tasks()
+        again = None if trace is None else type(trace)(nbytes=trace.nbytes)
+
+        def plan(into: Trace | None, reread: bool = False) -> Graph | None:
+            return rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=into, reread=reread)
+
+        first = plan(trace)
+        if trace is None and waits and first is None:
+            warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
+        graph = within_limit(hlg, first, outputs, partial(plan, again, True), quiet=trace is not None)
+        if trace is not None and again is not None and graph is not first:
+            trace.steps, trace.remarks, trace.seconds = again.steps, again.remarks, again.seconds
         return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 
     # -- behaviour as a value ------------------------------------------------------------------

@@ -125,6 +125,7 @@ def rewrite_tasks(
     shared: bool = False,
     max_tasks: int | None = None,
     trace: Trace | None = None,
+    reread: bool = False,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
 
@@ -143,6 +144,8 @@ def rewrite_tasks(
         Tasks above which the graph stays as it is, if they are fewer than ``rewrite.lower-limit``.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
+    reread : bool
+        Read again what would be held, whatever ``rewrite.reread`` says.
 
     Returns
     -------
@@ -152,6 +155,8 @@ def rewrite_tasks(
     """
     options = Options.current()
     selection = select(options)
+    if reread:
+        options = replace(options, reread=True)
     if max_tasks is not None:
         options = replace(options, lower_limit=min(options.lower_limit, max_tasks))
     dsk = as_layers(dsk)
@@ -215,7 +220,8 @@ def _lowered(
         max_tasks=options.lower_limit,
         max_seconds=options.lower_seconds,
         shared=shared,
-        salt=f"{selection.salt} {fuse}{'' if options.assume == 'declared' else ' proven'}",
+        salt=f"{selection.salt} {fuse}{'' if options.assume == 'declared' else ' proven'}"
+        f"{' reread' if options.reread else ''}",
         assume=options.assume == "declared",
     )
     try:

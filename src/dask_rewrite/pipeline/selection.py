@@ -21,6 +21,7 @@ from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.movement import Movement
+from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.stream import Stream
@@ -49,6 +50,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
     "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
     "inline-sources": InlineSources,  # once equal work is one, and before anybody asks what sums wait for
+    "reread": Reread,  # after equal work is one, or it would be one again; before reductions are taken apart
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.templates import opened
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.graph.templates import frame_of, opened
 
 #: Names of the tasks that make one result of the blocks of a collection.
 FINALIZE = "finalize"
@@ -111,7 +112,7 @@ class Results:
             path.append(key)
             sizes[key] = None
             node = self._lookup(key)
-            if _gives_nothing(node):
+            if gives_nothing(node):
                 sizes[key] = SMALL
                 break
             nbytes = nbytes_of_fact(_without_counts(node, self._facts.value(key)))
@@ -178,7 +179,7 @@ class Results:
         if not self._may_reach_out(node):
             return 0, 0
         read = written = 0
-        for call in _calls(opened(node) or node):
+        for call in _calls(node):
             if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
                 read += self._size_of(call) or nbytes or 0
             elif _is_in(call.func, _STORES) and call.args:
@@ -189,8 +190,11 @@ class Results:
         """Whether a task reads or writes; templates are looked at once."""
         if type(node) is not Task:
             return False
-        body = node.func.__self__ if type(node.func) is MethodType else node
-        return self._reaching.of(body, _reaches_out)
+        if type(node.func) is not MethodType:
+            return _reaches_out(node)
+        if self._reaching.of(node.func.__self__, _reaches_out):
+            return True
+        return any(map(_reaches_out, node.args))  # what the template is given
 
 
 def _reaches_out(body: Any) -> bool:
@@ -204,7 +208,7 @@ def _is_in(func: Any, functions: Any) -> bool:
         return False
 
 
-def _gives_nothing(node: Any) -> bool:
+def gives_nothing(node: Any) -> bool:
     """Whether a task is there for what it does: it waits, or stores and does not give back."""
     if type(node) is not Task or not _is_in(node.func, _STORES):
         return type(node) is Task and _is_in(node.func, _WAITING)
@@ -255,21 +259,32 @@ def _is_view(task: Task) -> bool:
     if found is None or found.fresh is True:
         return False
     index = task.args[1] if len(task.args) > 1 else ()
-    return all(type(each) not in (list, np.ndarray) for each in (index if type(index) is tuple else (index,)))
+    return all(
+        type(each) not in (list, np.ndarray, TaskRef)
+        for each in (index if type(index) is tuple else (index,))
+    )
 
 
 def _calls(node: Any) -> Iterator[Task]:
-    """The calls in a task."""
-    stack = [node]
+    """The calls in a task; in templates and programs they are given what these are given."""
+    stack: list[tuple[Any, Mapping[Any, Any]]] = [(node, {})]
     while stack:
-        each = stack.pop()
+        each, scope = stack.pop()
         if type(each) is Task:
-            yield each
-            stack.extend(each.args)
-            stack.extend(each.kwargs.values())
-            if type(each.func) is MethodType:
-                stack.append(each.func.__self__)
+            if (frame := frame_of(each)) is None:
+                yield with_values(each, scope) if scope else each
+                stack.extend([(arg, scope) for arg in (*each.args, *each.kwargs.values())])
+                continue
+            given = {name: _within(value, scope) for name, value in frame.inputs.items()}
+            stack.extend([(value, {}) for value in given.values()])
+            references = {name: value for name, value in given.items() if isinstance(value, TaskRef)}
+            stack.extend([(body, references) for body in frame.bodies])
         elif isinstance(each, NestedContainer):
-            stack.extend(each.args)
-        elif type(each) is MethodType:  # a step of a program
-            stack.append(each.__self__)
+            stack.extend([(arg, scope) for arg in each.args])
+
+
+def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
+    """What a template is given, if that stands in another one."""
+    if isinstance(value, TaskRef):
+        return scope.get(value.key, value)
+    return with_values(value, scope) if scope and isinstance(value, GraphNode) else value

@@ -1,0 +1,142 @@
+"""Copies: for each later phase in which a block is used, what makes it, under a key of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dask._task_spec import Task, TaskRef
+from dask.graph_manipulation import chunks
+from dask.typing import Key
+
+from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nodes import make_task, nameless, renamed
+from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.reread.phases import Phases, below
+from dask_rewrite.passes.reread.repeatable import Again
+from dask_rewrite.passes.site import Site
+
+#: Nesting that tasks may reach.
+_DEEPEST = 16
+
+
+class Copies:
+    """Puts copies of blocks into a graph, where later phases use them.
+
+    Parameters
+    ----------
+    site : Site
+        The graph.
+    phases : Phases
+        Who uses which block when.
+    repeatable : mapping of Key to Again
+        What may be made again.
+    first : mapping of Key to int
+        The phase in which each of the blocks that may be made again is used first.
+    name : str
+        First part of the keys of gates.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        phases: Phases,
+        repeatable: Mapping[Key, Again],
+        first: Mapping[Key, int],
+        name: str,
+    ) -> None:
+        self._first, self._name = first, name
+        self._gates: dict[tuple[Key, ...], Key] = {}
+        self._site, self._phases, self._repeatable = site, phases, repeatable
+        self.nodes: dict[Key, Any] = dict(site.graph.nodes)
+        self.annotations = dict(site.graph.annotations)
+        self._templates: dict[int, int] = {}
+
+    def put(self, phase: int, blocks: Sequence[Key]) -> None:
+        """One copy of each of these blocks, producers first, for all that uses them in a phase."""
+        before, nodes = self._site.graph.nodes, self.nodes
+        token = fingerprint([self._site.graph.origin.token, "reread", str(phase)])
+        keys: dict[Key, Any] = {block: (mark(str(block[0]), token), *block[1:]) for block in blocks}  # type: ignore[index] # blocks have tuples
+        refs = {block: TaskRef(key) for block, key in keys.items()}
+        users: dict[Key, list[Key]] = {block: [] for block in blocks}
+        for block, key in keys.items():
+            nodes[key] = renamed(with_values(before[block], refs), key)
+            for dep in before[block]._dependencies & refs.keys():
+                users[dep].append(key)
+            if block in self.annotations:
+                self.annotations[key] = self.annotations[block]
+        for block in blocks:
+            for user in self._users(block, phase):
+                nodes[user] = with_values(nodes[user], {block: refs[block]})
+                users[block].append(user)
+        for block, key in keys.items():
+            self._settle(block, key, users[block], phase, keys)
+
+    def _settle(
+        self, block: Key, key: Key, users: Sequence[Key], phase: int, keys: Mapping[Key, Key]
+    ) -> None:
+        """A copy goes into its only user, or waits for what its users wait for."""
+        nodes = self.nodes
+        copy: Task = nodes[key]
+        if len(users) == 1 and self._fits(users[0], key):
+            user = with_values(nodes[users[0]], {key: copy})
+            producer = user._data_producer or copy._data_producer
+            nodes[users[0]] = make_task(
+                users[0], user.func, user.args, user.kwargs, user._dependencies, producer
+            )
+            del nodes[key]
+            self.annotations.pop(key, None)
+            self._site.context.regrouped.add(users[0])
+        elif copy._dependencies.isdisjoint(keys.values()) and (gate := self._gate(block, phase)) is not None:
+            deps = copy._dependencies | {gate}
+            nodes[key] = make_task(key, chunks.bind, (nameless(copy), TaskRef(gate)), {}, deps, True)
+
+    def _fits(self, user: Key, key: Key) -> bool:
+        task, context = self.nodes[user], self._site.context
+        if type(task) is not Task or not context.may_move(task.func):
+            return False
+        if type(user) is str and not context.fuse_text_keys:
+            return False
+        if self.annotations.get(user) != self.annotations.get(key):
+            return False
+        depth, references, levels = survey(task, self._templates)
+        if Counter(references)[key] != 1:  # it would be made twice
+            return False
+        below = survey(self.nodes[key], self._templates)[0]
+        return max(depth, levels[references.index(key)] + 1 + below) <= _DEEPEST
+
+    def _users(self, block: Key, phase: int) -> list[Key]:
+        """Who uses a block in a phase, without copies that are made for it."""
+        first = [key for key in self._site.consumers(block) if self._first.get(key) == phase]
+        return [*self._phases.uses.get(block, {}).get(phase, ()), *first]
+
+    def _gate(self, block: Key, phase: int) -> Key | None:
+        """What waits for all that the users of a block in a phase wait for beside the block.
+
+        Levels never fall along a path, and what reads in a phase comes after what opens it: no gate can close
+        a cycle, however many there are.
+        """
+        phases, nodes, repeatable = self._phases, self._site.graph.nodes, self._repeatable
+        gates: set[Key] = set()
+        stack = [block]
+        while stack:  # uses of what is made of it are uses, too
+            here = stack.pop()
+            for user in phases.uses.get(here, {}).get(phase, ()):
+                late = below(user, nodes, repeatable)
+                gates.update([key for key in late if phases.opens(key, phase)])
+            stack += [user for user in self._site.consumers(here) if user in repeatable]
+        waits = tuple(sorted([key for key in gates if phases.waits(key, block, repeatable)], key=str))
+        if len(waits) < 2:
+            return next(iter(waits), None)
+        if waits not in self._gates:
+            token = fingerprint([self._site.graph.origin.token, self._name])
+            self._gates[waits] = key = (f"{self._name}-gate-{token}", len(self._gates))
+            gate = operation(chunks.checkpoint, tuple(map(TaskRef, waits)))
+            self.nodes[key] = make_task(key, gate.func, gate.args, gate.kwargs, gate._dependencies)
+        return self._gates[waits]
+
+
+__all__ = ["Copies"]

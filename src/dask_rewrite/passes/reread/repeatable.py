@@ -1,0 +1,188 @@
+"""Which blocks may be made again: reads, numbers from a seed, and cheap work on these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, NestedContainer, Task
+from dask.array.optimization import GETTERS
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.knowledge import known_call
+from dask_rewrite.analysis.knowledge.creation import CREATION
+from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.analysis.knowledge.joining import JOINING
+from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.knowledge.random import DRAWING
+from dask_rewrite.analysis.memory.blocks import gives_nothing
+from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.graph.templates import calls_frame, frame_of
+from dask_rewrite.passes.site import Site
+
+_READS = frozenset(map(id, GETTERS))
+_DRAWS = frozenset(map(id, DRAWING))
+#: Work that takes about as long as going through the block once.
+_CHEAP = frozenset([id(func) for table in (CREATION, ELEMENTWISE, MOVEMENT, JOINING) for func in table])
+_FORWARDERS = frozenset([id(dict), id(tuple), id(list)])
+#: Whoever draws from these changes them.
+_GENERATORS = (np.random.BitGenerator, np.random.Generator, np.random.RandomState)
+#: Blocks that are read for one block, and tasks that make it, at most.
+_MOST_READS, _MOST_STEPS = 8, 32
+#: What so many tasks use, such as a mean, is there for all of them anyway.
+_MANY = 4
+#: What is read to make a block is at most so many times as large, else the block is held for less.
+_LARGER = 4
+
+
+class Again(NamedTuple):
+    """A block that may be made again.
+
+    Parameters
+    ----------
+    reads : frozenset of Key
+        What is read for it.
+    shared : frozenset of Key
+        What is there for many such blocks: means of them.
+    nbytes : int
+        Bytes of what is read.
+    held : int
+        Bytes that stay as long as the block: of what it is a view of, none where that is in memory anyway.
+    steps : int
+        Tasks that make it, those that are used twice counted twice.
+    """
+
+    reads: frozenset[Key]
+    shared: frozenset[Key]
+    nbytes: int
+    held: int
+    steps: int
+
+
+class Repeatable:
+    """The blocks of a graph that may be made again, and which of these are worth it.
+
+    Parameters
+    ----------
+    site : Site
+        The graph and what is known of it.
+    min_bytes : int
+        Smaller blocks are held.
+    """
+
+    def __init__(self, site: Site, min_bytes: int) -> None:
+        self._site, self._min_bytes = site, min_bytes
+        self._bodies = ByIdentity[bool]()
+        self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
+        self._users = site.context.users(site.graph)
+        self._bytes: dict[Key, int] = {}
+        self.found: dict[Key, Again] = {}
+        for key in self.order:
+            if (again := self._again(key)) is not None:
+                self.found[key] = again
+
+    def worth(self, key: Key) -> bool:
+        """Whether a block holds much memory, and not much less than is read to make it again."""
+        again = self.found[key]
+        return again.held >= self._min_bytes and again.held * _LARGER >= again.nbytes
+
+    def stays(self, key: Key, user: Key) -> bool:
+        """Whether what becomes of a block is as large, and wanted: that is held instead, sooner or later."""
+        site = self._site
+        if not site.wanted(user) and not any(map(site.wanted, site.consumers(user))):
+            return False
+        size, made = estimate(site.facts, key), estimate(site.facts, user)
+        if size is None or made is None or gives_nothing(site.node(user)):
+            return False
+        return 2 * made.nbytes >= size.nbytes
+
+    def gathered(self, key: Key, user: Key) -> bool:
+        """Whether a block itself is wanted: it is held until the end."""
+        return self._site.wanted(user) and self.stays(key, user)
+
+    def _again(self, key: Key) -> Again | None:
+        site, nodes = self._site, self._site.graph.nodes
+        node = nodes[key]
+        if type(node) is not Task or type(key) is not tuple or site.wanted(key):
+            return None
+        below = []
+        shared: set[Key] = set()
+        for dep in node._dependencies:
+            if (found := self.found.get(dep)) is not None:
+                below.append(found)
+            elif type(nodes.get(dep)) is not DataNode:
+                if self._users[dep] < _MANY:
+                    return None
+                shared.add(dep)
+        if (shared and not below) or not self._may_repeat(node) or not site.context.may_move(node.func):
+            return None
+        size = estimate(site.facts, key)
+        own = 0 if size is None else size.nbytes
+        view = site.effect(key) == "view"
+        if not below:
+            self._bytes[key] = own
+            held = 0 if view and _is_in_memory(node, nodes) else own
+            return Again(frozenset([key]), frozenset(), own, held, 1)
+        reads = frozenset().union(*[each.reads for each in below])
+        steps = 1 + sum(each.steps for each in below)
+        if len(reads) > _MOST_READS or steps > _MOST_STEPS:
+            return None
+        shared.update(*[each.shared for each in below])
+        held = max([each.held for each in below]) if view else own
+        return Again(reads, frozenset(shared), sum(map(self._bytes.__getitem__, reads)), held, steps)
+
+    def _may_repeat(self, node: Any) -> bool:
+        """Only known functions are called, which give the same when they are called again, and quickly."""
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            if isinstance(here, _GENERATORS):
+                return False
+            if isinstance(here, NestedContainer):
+                stack.extend(here.args)
+            elif type(here) is Task:
+                if calls_frame(here.func):
+                    frame = frame_of(here)
+                    if frame is None or not all(self._bodies.of(b, self._may_repeat) for b in frame.bodies):
+                        return False
+                    stack.extend(frame.inputs.values())
+                    continue
+                if not _is_cheap(here.func, here.args, here.kwargs):
+                    return False
+                stack.extend(here.args)
+                stack.extend(here.kwargs.values())
+            elif isinstance(here, GraphNode) and type(here) is not DataNode:
+                return False
+        return True
+
+
+def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    inner = func
+    while type(inner) is partial:
+        inner = inner.func
+    if id(inner) in _READS or id(inner) in _DRAWS:
+        return True
+    try:
+        cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or known_cheap(inner)
+    except TypeError:  # not hashable
+        return False
+    found = known_call(func, args, kwargs) if cheap else None
+    return found is not None and found.pure
+
+
+def known_cheap(func: Any) -> bool:
+    """Whether it equals a function of the tables, as ``methodcaller`` objects do not share an identity."""
+    return func in ELEMENTWISE or func in MOVEMENT
+
+
+def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:
+    """Whether a task takes a part of an array that stands in the graph."""
+    sources = [getattr(nodes[dep], "value", None) for dep in task._dependencies] or task.args
+    return any(type(source) is np.ndarray for source in sources)
+
+
+__all__ = ["Again", "Repeatable"]
