@@ -199,7 +199,9 @@ def main() -> None:
     if "dask-array" in wanted and len(wanted) > 1:
         parser.error("dask-array changes dask when it is imported: measure it in a process of its own")
     if wanted:
-        measure(WORKLOADS[args.name], args.n, wanted, args)
+        workload = WORKLOADS[args.name]
+        with dask.config.set(dict(workload.config)):
+            measure(workload, args.n, wanted, args)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,34 @@ SHARED = [
     )
 ]
 
+#: blocks of 0.5 MB that two threads hold at most, where stock holds 80; a covariance is one itself
+AGAIN = {"anomaly-read-again": 6, "standardized-read-again": 10, "covariance-read-again": 16}
+
+STREAMS = [
+    *(
+        Target(
+            f"{name}, 2 threads: holds <= {most} members of 2 MB",
+            [(name, 60)],
+            at_most(name, 60, "held 2", most * 2e6, "B"),
+        )
+        for name, most in (("long-sum", 5), ("sibling-means", 12))
+    ),
+    *(_no_slower(name, 60, "2") for name in ("long-sum", "sibling-means")),
+    *(
+        target
+        for name, most in AGAIN.items()
+        for target in (
+            Target(f"{name}: two reads a block", [(name, 80)], at_most(name, 80, "loads 2", 160, "")),
+            Target(
+                f"{name}, 2 threads: holds <= {most} blocks",
+                [(name, 80)],
+                at_most(name, 80, "held 2", most * 0.5e6, "B"),
+            ),
+            Target(f"{name}: <= 1.3 of stock's seconds", [(name, 80)], ratio(name, 80, "seconds 2", 1.3)),
+        )
+    ),
+]
+
 MEMORY = [
     *GRAM,
     *ONE_OUTPUT,
@@ -119,5 +147,6 @@ MEMORY = [
     *OTHERS,
     *COVARIANCE,
     *SHARED,
+    *STREAMS,
     Target("from end to end, on whatever scheduler: no longer than stock", [], never_longer),
 ]

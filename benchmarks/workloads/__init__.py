@@ -10,7 +10,17 @@ The workloads live in a file for each kind; importing this one registers them al
 
 from __future__ import annotations
 
-from benchmarks.workloads import contractions, deep, files, labelled, objects, payloads, sums, wide
+from benchmarks.workloads import (
+    contractions,
+    deep,
+    files,
+    labelled,
+    objects,
+    payloads,
+    reductions,
+    sums,
+    wide,
+)
 from benchmarks.workloads.registry import WORKLOADS, Workload, scratch, workload
 
 __all__ = [
@@ -22,6 +32,7 @@ __all__ = [
     "labelled",
     "objects",
     "payloads",
+    "reductions",
     "scratch",
     "sums",
     "wide",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import atexit
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,6 +44,8 @@ class Workload:
     on: tuple[str, ...] = ()
     #: what is kept on a cluster instead of being computed: the growth of the workers' memory is measured
     persisted: bool = False
+    #: options of dask's configuration under which it is measured, on all sides
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     def size(self, scale: str) -> int:
         """The size ``n`` of a scale: "small", "normal" or "large"."""
