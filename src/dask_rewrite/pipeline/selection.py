@@ -21,6 +21,7 @@ from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.movement import Movement
+from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
@@ -45,6 +46,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "fuse-slices": _fuse_slices,  # before anything hides the getters
     "align-reads": AlignReads,  # on reads that are as small as can be, before rechunks of them are looked at
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
+    "regrid": Regrid,  # before the joins and slices that it makes are composed
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
     "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
     "share": Share,  # on blocks and sums that are equal, before these become parts of longer work

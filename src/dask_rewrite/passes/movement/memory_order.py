@@ -13,17 +13,21 @@ from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
-from dask.array import chunk
+from dask.array import chunk, random
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
 
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import children
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.mosaic import Piece
 from dask_rewrite.passes.site import Site
 
-_MAKERS = frozenset(map(id, (concatenate3, concatenate_shaped, np.zeros, np.ones, np.full, np.empty)))
+_RANDOM = [of_dask(random, name) for name in ("_apply_random_func", "_apply_random")]
+_MAKERS = frozenset(
+    map(id, (concatenate3, concatenate_shaped, np.zeros, np.ones, np.full, np.empty, *_RANDOM))
+)
 #: These give results in the order of their arguments.
 _KEEPERS = frozenset(
     id(getattr(operator, name))

@@ -1,0 +1,139 @@
+"""Elementwise work on a grid that crumbled, done on a coarse one instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from dask._task_spec import Task
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import MOVES
+from dask_rewrite.passes.regrid.arrays import Array, common_shape, in_order, is_cut, whole_of
+from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
+from dask_rewrite.passes.regrid.names import producers_first
+from dask_rewrite.passes.regrid.views import Views
+from dask_rewrite.passes.regrid.work import works_by_element
+from dask_rewrite.passes.regrid.write import Coarse, part_of
+from dask_rewrite.passes.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Regrid:
+    """``f(x[0:1], y[0:1]), f(x[1:99], y[1:99]), ...`` → ``z = f(x, y)`` and ``z[0:1], z[1:99], ...``.
+
+    Arrays that are shifted against each other and added are cut at the borders of both: after some steps of
+    a stencil most blocks are slivers. Inner grids are nobody's but ours. Elementwise work is done on blocks
+    of about the size of those that the slivers were cut from; what its users see are slices of these. The
+    joins and slices that this makes are composed by the pass ``movement``.
+
+    Parameters
+    ----------
+    gain : int
+        Percent of the blocks of the coarse grid that there have to be at least.
+    slack : int
+        Percent that a coarse block may be longer, along an axis, than the block that it is cut from.
+    """
+
+    name: ClassVar[str] = "regrid"
+    gain: int = 150
+    slack: int = 25
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
+            return graph
+        site = Site(graph, context)
+        arrays = _arrays(graph, context)
+        crumbled = {a.name: a for a in arrays if is_crumbled(extents_along(a, site.facts))}
+        if not any(_uses_moves(array, graph.nodes) for array in crumbled.values()):
+            return graph
+        views = Views(site)
+        made: Nodes = {}
+        parts: dict[Key, None] = {}
+        for name in producers_first(graph):
+            if name in crumbled and self._coarsened(crumbled[name], site, views, made):
+                parts.update(crumbled[name].keys)
+        if not parts:
+            return graph
+        context.remarks.applied(
+            self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
+        )
+        return graph.with_nodes(_needed(graph, made, parts, views))
+
+    def _coarsened(self, array: Array, site: Site, views: Views, made: Nodes) -> bool:
+        """Put an array on a coarse grid, if that is legal and worth it."""
+        remarks, first = site.context.remarks, next(iter(array.keys))
+        whole = whole_of(array, site, views)
+        if whole is None:
+            remarks.missed(self.name, first, "the blocks are not known to be one regular array")
+            return False
+        size = common_shape(whole, views) if is_cut(whole, self.gain) else None
+        if size is None:
+            return False
+        edges = coarse_edges(whole.extents, size, self.slack)
+        if prod([len(along) - 1 for along in edges]) * self.gain > 100 * len(array.keys):
+            return False
+        if not in_order(whole, views):
+            remarks.missed(self.name, first, "the blocks may lie differently in memory")
+            return False
+        if not remarks.allow(self.name, first):
+            return False
+        coarse = Coarse(whole, edges, size, site.graph, views)
+        if not coarse.write():
+            remarks.missed(self.name, first, "far more pieces than blocks")
+            return False
+        coarse.learn()
+        made.update(coarse.nodes)
+        return True
+
+
+def _arrays(graph: Graph, context: Context) -> list[Array]:
+    """The arrays whose blocks do elementwise work."""
+    found: dict[Any, dict[Key, None]] = {}
+    for func, tasks in context.by_function(graph).items():
+        if func not in MOVES and works_by_element(tasks[0]):
+            for task in tasks:
+                if type(task.key) is tuple and len(task.key) > 1:
+                    found.setdefault(task.key[0], {})[task.key] = None
+    arrays = [Array(name, keys) for name, keys in found.items() if len(keys) > 2]
+    return [array for array in arrays if array.counts]
+
+
+def _uses_moves(array: Array, nodes: Nodes) -> bool:
+    """Some of its blocks are made of what was moved."""
+    for key in array.keys:
+        for dep in nodes[key]._dependencies:
+            node = nodes.get(dep)
+            if type(node) is Task and id(node.func) in MOVES:
+                return True
+    return False
+
+
+def _needed(graph: Graph, made: Nodes, parts: Mapping[Key, None], views: Views) -> Nodes:
+    """What outputs need: the blocks that are parts of coarse ones are slices of these."""
+    nodes = graph.nodes
+    found: Nodes = {}
+    stack: list[Key] = list(graph.outputs)
+    while stack:
+        key = stack.pop()
+        if key in found:
+            continue
+        node = made.get(key)
+        view = views.of(key) if node is None and key in parts else None
+        if view is not None and view.source != key:
+            node = part_of(key, view, views.source(view.source).shape)
+        elif node is None:
+            node = nodes.get(key)
+        if node is not None:
+            found[key] = node
+            stack.extend(node._dependencies)
+    kept: Nodes = {key: found.pop(key) for key in nodes if key in found}
+    kept.update({key: node for key, node in made.items() if key in found})
+    return kept
+
+
+__all__ = ["Regrid"]

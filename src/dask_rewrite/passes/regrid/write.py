@@ -1,0 +1,174 @@
+"""Coarse blocks, and what they are put together from."""
+
+from __future__ import annotations
+
+import operator
+from itertools import accumulate, pairwise, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from dask._task_spec import List, Task, TaskRef
+from dask.array import chunk
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.names import compound, fingerprint, mark
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.movement.emit import Emitter
+from dask_rewrite.passes.movement.mosaic import Mosaic, merged
+from dask_rewrite.passes.movement.pieces import Fill, Piece
+from dask_rewrite.passes.regrid.arrays import Argument, Whole
+from dask_rewrite.passes.regrid.grids import Edges
+from dask_rewrite.passes.regrid.views import Shape, Source, View, Views
+
+#: Along each axis, the numbers of the first block of a group and of the first one after it.
+Group = tuple[tuple[int, int], ...]
+
+
+class Coarse:
+    """Writes one array on a coarse grid.
+
+    Parameters
+    ----------
+    whole : Whole
+        The array.
+    edges : Edges
+        The borders that stay.
+    size : tuple of int
+        The shape that the coarse blocks were to have.
+    graph : Graph
+        The graph that it stands in.
+    views : Views
+        What is known of blocks.
+    """
+
+    def __init__(self, whole: Whole, edges: Edges, size: Shape, graph: Graph, views: Views) -> None:
+        self._whole = whole
+        self._edges = edges
+        self._size = size
+        self._views = views
+        name = whole.array.name
+        self._token = fingerprint([graph.origin.token, name, edges])
+        self._name = mark(compound(["regrid"], str(name)), self._token)
+        self._borders = [[0, *accumulate(sizes)] for sizes in whole.extents]
+        self._emitter = Emitter(self._shape, lambda piece: None, lambda key: False)
+        self.nodes: dict[Key, Task] = {}
+        self._made: list[tuple[Key, Shape, dict[Key, View]]] = []  # coarse blocks and their parts
+
+    def write(self) -> bool:
+        """All tasks; false if one of them would be put together from far too many pieces."""
+        ranges = [list(pairwise(along)) for along in self._edges]
+        for place in product(*[range(len(along)) for along in ranges]):
+            group = tuple([along[i] for along, i in zip(ranges, place)])
+            if any(b - a > 1 for a, b in group) and not self._block(place, group):
+                return False
+        return True
+
+    def learn(self) -> None:
+        """From now on the blocks are parts of the coarse ones."""
+        for coarse, shape, parts in self._made:
+            self._views.learn(coarse, Source(shape, self._whole.dtype, True, self._size), parts)
+
+    def _block(self, place: Shape, group: Group) -> bool:
+        whole = self._whole
+        values: dict[Key, Any] = {}
+        for number, (key, argument) in enumerate(whole.arguments.items()):
+            found = self._argument(number, argument, place, group)
+            if found is None:
+                return False
+            values[key] = found
+        body = with_values(whole.task, values)
+        coarse: Key = (self._name, *place)
+        producer = whole.task._data_producer
+        self.nodes[coarse] = make_task(
+            coarse, body.func, body.args, body.kwargs, body._dependencies, producer
+        )
+        shape = tuple([along[b] - along[a] for along, (a, b) in zip(self._borders, group)])
+        name = whole.array.name
+        parts: dict[Key, View] = {}
+        rows = [
+            [(i, along[i] - along[a], along[i + 1] - along[i]) for i in range(a, b)]
+            for along, (a, b) in zip(self._borders, group)
+        ]
+        for row in product(*rows):
+            at, start, size = zip(*row)
+            parts[(name, *at)] = View(coarse, start, size)
+        self._made.append((coarse, shape, parts))
+        return True
+
+    def _argument(self, number: int, argument: Argument, place: Shape, group: Group) -> TaskRef | None:
+        """A reference to the argument's blocks of a group, joined."""
+        ranges = [range(*group[axis]) for axis in argument.axes]
+        if all(len(along) == 1 for along in ranges):
+            return TaskRef(argument.keys[tuple([along[0] for along in ranges])])
+        join: Key = (f"regrid-join-{self._token}", number, *[place[axis] for axis in argument.axes])
+        if join not in self.nodes:
+            mosaic = self._mosaic(argument, ranges, group)
+            (piece, *others) = mosaic.pieces
+            if not others and type(piece.source) is not Fill and piece.shape == self._shape(piece.source):
+                return TaskRef(piece.source)
+            body = self._emitter.expression(mosaic, argument.dtype)
+            if body is None:
+                return None
+            self.nodes[join] = make_task(join, body.func, body.args, body.kwargs, body._dependencies)
+        return TaskRef(join)
+
+    def _mosaic(self, argument: Argument, ranges: list[range], group: Group) -> Mosaic:
+        """The argument's blocks of a group: those that lie side by side in their source are one piece."""
+        views = argument.views
+        first = views[tuple([along[0] for along in ranges])].shape
+        before = len(group) - len(first)
+        shape = list(first)
+        for axis, (a, b) in zip(argument.axes, [group[axis] for axis in argument.axes]):
+            shape[axis - before] = self._borders[axis][b] - self._borders[axis][a]
+        starts = [self._borders[axis][group[axis][0]] for axis in argument.axes]
+        places = [axis - before for axis in argument.axes]
+        corners: dict[Any, list[tuple[Shape, View]]] = {}
+        for index in product(*ranges):
+            view = views[index]
+            at = [0] * len(first)
+            for axis, here, i, start in zip(argument.axes, places, index, starts):
+                at[here] = self._borders[axis][i] - start
+            if type(view.source) is Fill:
+                corners.setdefault(view.source, []).append((tuple(at), view))
+            else:
+                shift = tuple([a - b for a, b in zip(view.start, at)])
+                corners.setdefault((view.source, shift), []).append((tuple(at), view))
+        pieces: list[Piece] = []
+        for parts in corners.values():
+            pieces += _one_piece(parts) or merged([_piece(*part) for part in parts], len(first))
+        return Mosaic(tuple(shape), tuple(sorted(pieces, key=lambda piece: piece.at)))
+
+    def _shape(self, key: Key) -> Shape:
+        return self._views.source(key).shape
+
+
+def _piece(at: Shape, view: View) -> Piece:
+    if type(view.source) is Fill:
+        return Piece(at, view.shape, view.source, ())
+    axes = tuple([(start - a, 1, i) for i, (start, a) in enumerate(zip(view.start, at))])
+    return Piece(at, view.shape, view.source, axes)
+
+
+def _one_piece(parts: list[tuple[Shape, View]]) -> list[Piece]:
+    """The parts of one source, which lie in it as they lie here, if together they are one rectangle."""
+    low = tuple(map(min, zip(*[at for at, _ in parts])))
+    high = tuple(map(max, zip(*[tuple(map(operator.add, at, view.shape)) for at, view in parts])))
+    shape = tuple(map(operator.sub, high, low))
+    if sum([prod(view.shape) for _, view in parts]) != prod(shape):
+        return []
+    corner = min(parts)[1]
+    return [_piece(low, View(corner.source, corner.start, shape))]
+
+
+def part_of(key: Key, view: View, shape: Shape) -> Task:
+    """A block as a copy of a part of a coarse one: it lay in memory of its own."""
+    index = tuple([slice(start, start + size, 1) for start, size in zip(view.start, view.shape)])
+    deps = frozenset([view.source])
+    args = (TaskRef(view.source), index)
+    if 2 * prod(view.shape) <= prod(shape):
+        return make_task(key, chunk.getitem, args, NO_KWARGS, deps)  # which copies
+    return make_task(key, np.concatenate, (List(operation(chunk.getitem, args)),), NO_KWARGS, deps)
