@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import zarr
 from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import chunk
 from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.graph.graph import Graph
@@ -306,3 +307,40 @@ def test_annotations_stay_with_the_smaller_block() -> None:
     after = Demand().run(graph, Context())
     (key,) = after.nodes.keys() - graph.nodes.keys()
     assert after.annotations == {key: {"priority": 7}}
+
+
+def _in_rows(make: Callable[[int], Task]) -> Graph:
+    """Blocks of one form, each of its own work, and a slice of each."""
+    nodes: dict[Any, Any] = {}
+    for i in range(6):
+        nodes["x", i] = Task(("x", i), np.add, Task(None, np.ones, (4, 30)), float(i))
+        nodes["y", i] = make(i)
+        nodes["z", i] = Task(("z", i), chunk.getitem, TaskRef(("y", i)), (slice(None), slice(3, 6)))
+    return Graph(nodes, tuple(key for key in nodes if key[0] == "z"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: Task(("y", i), np.add, TaskRef(("x", i)), np.arange(30.0) * i),
+        lambda i: Task(("y", i), np.add, DataNode(None, np.arange(30.0) * i), TaskRef(("x", i))),
+        lambda i: Task(("y", i), np.add, TaskRef(("x", i)), [0.0, -0.0, 1, True, 2, np.float64(2)][i]),
+        lambda i: Task(("y", i), np.add, TaskRef(("x", i)), TaskRef(("x", max(i - 1, 0)))),
+        lambda i: Task(("y", i), [np.add, np.multiply][i % 2], TaskRef(("x", i)), TaskRef(("x", 5 - i))),
+        lambda i: Task(("y", i), chunk.getitem, TaskRef(("x", i)), (slice(None), slice(i, None))),
+        lambda i: Task(("y", i), chunk.getitem, TaskRef(("x", i)), (slice(None), list(range(i, 24)))),
+        lambda i: Task(("y", i), np.sum, TaskRef(("x", i)), axis=0, keepdims=i % 2 == 0, dtype="f8"),
+    ],
+)
+def test_tasks_share_a_plan_only_where_they_differ_in_references_alone(make: Callable[[int], Task]) -> None:
+    graph = _in_rows(make)
+    if graph.nodes["y", 1].func is np.sum:
+        slices = [graph.nodes["z", i] for i in range(6)]
+        for i, task in enumerate(slices):
+            index = (slice(None), slice(3, 6)) if i % 2 == 0 else (slice(3, 6),)
+            graph.nodes[task.key] = Task(task.key, chunk.getitem, task.args[0], index)
+    after = Demand().run(graph, Context(Remarks()))
+    verify(after, thorough=True)
+    assert after is not graph
+    wanted = list(graph.outputs)
+    assert_same(dask.get(after.nodes, wanted), dask.get(graph.nodes, wanted))

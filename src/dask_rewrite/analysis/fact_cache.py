@@ -216,7 +216,8 @@ def function_of(func: Any) -> Function:
 def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
     """Whether no fact comes of a task: it calls what nothing is known of, or takes what that gives."""
     calls = [task]
-    for here in calls:  # grows while it is worked off
+    while calls:
+        here = calls.pop()
         function = functions.of(here.func, function_of)
         if function.is_special:
             if here is task:
@@ -228,7 +229,9 @@ def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
         # dask hands some functions to one of its own, which calls them
         if args and type(args[0]) is FunctionType and known(args[0]) is None:
             return True
-        calls += [arg for arg in args if type(arg) is Task]
+        for arg in args:
+            if type(arg) is Task:
+                calls.append(arg)
     return False
 
 

@@ -17,12 +17,11 @@ from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_user
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
+from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.moves import SELECTING
-from dask_rewrite.passes.demand.plans import Plan, has_rule
+from dask_rewrite.passes.demand.plans import has_rule
 from dask_rewrite.passes.demand.takes import Takes
-from dask_rewrite.passes.demand.write import written
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.steps import Opaque
 
 #: The functions that take a part of a block, by identity.
 SELECTING_IDS = frozenset(map(id, SELECTING))
@@ -75,7 +74,9 @@ class _Search:
         self.site = Site(graph, context)
         self.facts = self.site.facts
         self.wanted: dict[Key, Box | None] = {}  # of the blocks of which not all is wanted, so far
-        self.plans: dict[Key, Plan] = {}
+        self.plans: dict[Key, Planned] = {}
+        self.forms = Plans(self.facts, options.reassociate)
+        self._names: dict[tuple[Any, Box], str] = {}
         self.places: dict[Key, tuple[Key, Box]] = {}
         self.done: set[Key] = set()
         self.takes = takes
@@ -149,17 +150,18 @@ class _Search:
         if shape is None or len(shape) != len(box) or not self._is_worth(box, shape):
             self._whole(key)
             return
-        plan = self._plan(node)
-        if plan is None:
+        planned = self.forms.of(node, box)
+        if planned is None:
             self._whole(key)
             return
-        plan.demand(box)
-        if plan.box is None or plan.box == whole(shape) or not self.remarks.allow(self.options.name, key):
-            plan.demand(None)
+        made = planned.plan.box
+        if made is None or made == whole(shape) or not self.remarks.allow(self.options.name, key):
+            planned = self.forms.of(node, None)
+            assert planned is not None
         else:
-            self.places[key] = (self._name(key, plan.box), plan.box)
-            self.remarks.applied(self.options.name, key, f"{_text(plan.box)} of {_text(whole(shape))}")
-        self._keep(key, plan)
+            self.places[key] = ((self._name(key[0], made), *key[1:]), made)
+            self.remarks.applied(self.options.name, key, f"{_text(made)} of {_text(whole(shape))}")
+        self._keep(key, planned)
 
     def _whole(self, key: Key) -> None:
         """All of the result is wanted, which need not be all of what it is made from."""
@@ -170,17 +172,16 @@ class _Search:
         if (taken := self.takes.of(node, self.facts.value)) is not None:
             self._want(*taken)
             return
-        plan = self._plan(node) if self.takes.selects(node) else None
-        if plan is None:
+        planned = self.forms.of(node, None) if self.takes.selects(node) else None
+        if planned is None:
             for dep in node._dependencies:
                 self.wanted[dep] = None
             return
-        plan.demand(None)
-        self._keep(key, plan)
+        self._keep(key, planned)
 
-    def _keep(self, key: Key, plan: Plan) -> None:
-        self.plans[key] = plan
-        for dep, box in plan.needs.items():
+    def _keep(self, key: Key, planned: Planned) -> None:
+        self.plans[key] = planned
+        for dep, box in planned.needs():
             self._want(dep, box)
 
     def _want(self, key: Key, box: Box | None) -> None:
@@ -190,20 +191,17 @@ class _Search:
         before = self.wanted[key]
         self.wanted[key] = None if box is None or before is None else hull(before, box)
 
-    def _plan(self, node: GraphNode) -> Plan | None:
-        try:
-            return Plan(node, self.facts, self.options.reassociate)
-        except (Opaque, KeyError):
-            return None
-
     def _is_whole(self, key: Key) -> bool:
         """It is made as a whole, whoever else wants it."""
         node = self.graph.nodes.get(key)
         return self.wanted.get(key, ()) is None or type(node) not in (Task, Alias) or self.site.wanted(key)
 
-    def _name(self, key: Any, box: Box) -> Key:
-        token = fingerprint([self.options.name, self.graph.origin.token, repr(box)])
-        return (mark(str(key[0]), token), *key[1:])
+    def _name(self, layer: Any, box: Box) -> str:
+        """The name of the blocks of a layer that are made for a box."""
+        if (layer, box) not in self._names:
+            token = fingerprint([self.options.name, self.graph.origin.token, repr(box)])
+            self._names[layer, box] = mark(str(layer), token)
+        return self._names[layer, box]
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -212,18 +210,16 @@ class _Search:
         nodes: Nodes = {}
         annotations = dict(graph.annotations)
         lost = False
+        texts: dict[Any, Task] = {}
         for key, node in graph.nodes.items():
             place = places.get(key)
             if place is None and places.keys().isdisjoint(node._dependencies):
                 nodes[key] = node
                 continue
             new = key if place is None else place[0]
-            plan = self.plans.get(key)
-            if plan is None:  # a plain slice
-                plan = Plan(node, self.facts, self.options.reassociate)
-                plan.demand(None)
-            made = written(plan, new, places, partial(self._shows, key))
-            nodes[new] = made
+            planned = self.plans.get(key) or self.forms.of(node, None)  # not there: a plain slice
+            assert planned is not None
+            nodes[new] = made = planned.written(new, places, partial(self._shows, key), texts)
             lost = lost or len(made._dependencies) < len(node._dependencies)
             if new is not key and key in annotations:
                 annotations[new] = annotations[key]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from dask._task_spec import GraphNode, List, TaskRef
+from dask.array import chunk
 from dask.typing import Key
 from toolz.functoolz import Compose
 
@@ -67,6 +68,11 @@ class Plan:
     def box(self) -> Box | None:
         """What the task gives; None for all of it."""
         return self.boxes[self.steps[-1]]
+
+    @property
+    def slices(self) -> bool:
+        """Whether one of the calls is dask's own slice, which copies a small part of a block."""
+        return any((made.func or step.task.func) is chunk.getitem for step, made in self.made.items())
 
     def demand(self, box: Box | None) -> None:
         """Work out what is needed for a box of the result, from the last step to the first."""

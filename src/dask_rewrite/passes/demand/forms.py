@@ -1,0 +1,156 @@
+"""Plans that tasks share which differ in their references alone: blocks of one layer nearly always do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import starmap
+from types import MethodType
+from typing import Any
+
+from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import UNKNOWN, Facts
+from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.plans import Plan
+from dask_rewrite.passes.demand.write import written
+from dask_rewrite.passes.steps import Opaque
+
+#: Types of literals that are told apart by their values; all others are by identity.
+_BY_VALUE = frozenset([int, bool, str, type(None), type(Ellipsis)])
+
+
+class Planned:
+    """What a task needs for a box of its result: a plan, and what the plan's references stand for.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of this task, or of another one of its form.
+    known : tuple of Key
+        The keys that the plan refers to, in the order in which they first stand in a task.
+    keys : tuple of Key
+        Those of this task.
+    """
+
+    __slots__ = ("_keys", "_known", "plan")
+
+    def __init__(self, plan: Plan, known: tuple[Key, ...], keys: tuple[Key, ...]) -> None:
+        self.plan = plan
+        self._known = known
+        self._keys = keys
+
+    def needs(self) -> list[tuple[Key, Box | None]]:
+        """What is needed of each block."""
+        own = dict(zip(self._known, self._keys))
+        return [(own[key], box) for key, box in self.plan.needs.items()]
+
+    def written(
+        self,
+        key: Key,
+        places: Mapping[Key, tuple[Key, Box]],
+        copied: Callable[[Key], bool],
+        texts: dict[Any, Task],
+    ) -> GraphNode:
+        """The task under a new key; ``texts`` keeps what was written for others, see `write.written`."""
+        plan, known, keys = self.plan, self._known, self._keys
+        there = [places.get(each) for each in keys]
+        copies = tuple(map(copied, keys)) if plan.slices else ()
+        form = (id(plan), tuple([place and place[1] for place in there]), copies)
+        text = texts.get(form)
+        if text is None:
+            boxes = {old: (old, place[1]) for old, place in zip(known, there) if place is not None}
+            text = texts[form] = written(plan, plan.node.key, boxes, dict(zip(known, copies)).__getitem__)
+        new = [own if place is None else place[0] for own, place in zip(keys, there)]
+        return renamed(with_values(text, dict(zip(known, map(TaskRef, new)))), key)
+
+
+class Plans:
+    """Makes plans, one for all tasks of a form.
+
+    Parameters
+    ----------
+    facts : Facts
+        What is known of blocks.
+    reassociate : bool
+        Whether sums of floats may be grouped differently.
+    """
+
+    def __init__(self, facts: Facts, reassociate: bool) -> None:
+        self._facts = facts
+        self._reassociate = reassociate
+        self._known: dict[Any, tuple[Plan, tuple[Key, ...]] | None] = {}
+
+    def of(self, node: GraphNode, box: Box | None) -> Planned | None:
+        """What a task needs for a box of its result, or for all of it; None if its inside cannot be read."""
+        form, keys = form_of(node, self._facts.value)
+        name = (form, box)
+        if name not in self._known:
+            self._known[name] = self._made(node, box, keys)
+        found = self._known[name]
+        return None if found is None else Planned(*found, keys)
+
+    def _made(
+        self, node: GraphNode, box: Box | None, keys: tuple[Key, ...]
+    ) -> tuple[Plan, tuple[Key, ...]] | None:
+        try:
+            plan = Plan(node, self._facts, self._reassociate)
+        except (Opaque, KeyError):
+            return None
+        plan.demand(box)
+        return plan, keys
+
+
+def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Key, ...]]:
+    """Something hashable that is equal for tasks that differ in the keys they refer to alone, and these keys.
+
+    Parameters
+    ----------
+    node : GraphNode
+        A task or an alias, which must be kept alive as long as its form is compared.
+    value : callable
+        What is known of the block under a key.
+
+    Examples
+    --------
+    >>> import operator
+    >>> def form(*args):
+    ...     return form_of(Task("y", operator.add, *args), {}.get)[0]
+    >>> form(TaskRef("a"), 1) == form(TaskRef("b"), 1)
+    True
+    >>> form(TaskRef("a"), TaskRef("a")) == form(TaskRef("a"), TaskRef("b")), form(1) == form(True)
+    (False, False)
+    """
+    places: dict[Key, int] = {}
+
+    def named(here: Any) -> Any:
+        kind = type(here)
+        if kind in _BY_VALUE:
+            return kind, here
+        if kind is TaskRef or kind is Alias:
+            key = here.key if kind is TaskRef else here.target
+            known = value(key)
+            fact = known.number if type(known) is Fact else 0
+            return kind, places.setdefault(key, len(places)), fact or (known is not UNKNOWN and id(known))
+        if kind is Task:
+            func = here.func
+            called = (MethodType, id(func.__self__)) if type(func) is MethodType else id(func)
+            return (called, here._data_producer, *map(named, here.args), *starmap(pair, here.kwargs.items()))
+        if kind is slice:
+            return kind, named(here.start), named(here.stop), named(here.step)
+        if kind is tuple:
+            return (kind, *map(named, here))
+        if kind is List:
+            return (kind, *map(named, here.args))
+        return id(here.value) if kind is DataNode else id(here)
+
+    def pair(name: str, here: Any) -> Any:
+        return name, named(here)
+
+    return named(node), tuple(places)
+
+
+__all__ = ["Planned", "Plans", "form_of"]
