@@ -63,3 +63,10 @@ def test_nothing_is_known_of_the_unknown() -> None:
     x = distinct((8,), 4).map_blocks(unknown)
     facts = Facts(dict(convert_legacy_graph(x.dask.to_dict())).get)
     assert estimate(facts, (x.name, 0)) is None
+
+
+def test_partial_results_are_as_large_as_their_parts() -> None:
+    x = distinct((4, 6), (2, 3)).mean(axis=0)
+    nodes = dict(convert_legacy_graph(dict(x.dask)))
+    (chunk,) = [key for key in nodes if str(key[0]).startswith("mean_chunk") and key[1:] == (1, 1)]
+    assert estimate(Facts(nodes.get), chunk) == Estimate(6, 48)

@@ -51,3 +51,18 @@ def test_longer_chains_are_cut(length: int) -> None:
     ):
         assert len(tasks_of(x)) == -(-20 // length)
         assert dask_rewrite.optimize(x).compute() == 21
+
+
+def test_a_producer_that_is_referred_to_twice_runs_once() -> None:
+    runs = []
+
+    def load() -> np.ndarray:
+        runs.append(1)
+        return np.arange(6.0)
+
+    x = da.from_delayed(dask.delayed(load)(), (6,), dtype=float)
+    y = da.where(x > 2, x, -x)
+    with switched_on():
+        assert len(tasks_of(y)) == 1
+        assert_same(y.compute(), np.array([-0.0, -1, -2, 3, 4, 5]))
+    assert len(runs) == 1

@@ -292,3 +292,34 @@ def test_steps_of_reductions_that_take_in_much_stay_tasks(side: int, stays: bool
         assert (len(steps) == 2 * (16 + 4)) is stays
         found = dask_rewrite.forecast(*both, threads=1, workers=2)
     assert not stays or found.after.peak <= 1.25 * found.before.peak
+
+
+def slices_of_a_large_block(others: int) -> Graph:
+    nodes: dict[Any, Any] = {"x": DataNode("x", np.arange(40_000.0).reshape(400, 100))}
+    for i in range(6):
+        nodes["s", i] = Task(("s", i), operator.getitem, TaskRef("x"), (i, slice(None)))
+    nodes["half"] = Task("half", sum, List(*[TaskRef(("s", i)) for i in range(3)]))
+    more = [TaskRef(("s", i)) for i in range(3, 6)]
+    for i in range(others):
+        nodes["o", i] = DataNode(("o", i), np.ones(100))
+        more.append(TaskRef(("o", i)))
+    nodes["all"] = Task("all", sum, List(TaskRef("half"), *more))
+    return Graph(nodes, ("all",))
+
+
+def test_small_slices_of_a_large_block_go_into_who_waits_for_that_alone() -> None:
+    after, _ = run(slices_of_a_large_block(0))
+    assert set(after.nodes) == {"x", "all"}
+
+
+def test_a_large_block_is_not_held_for_other_work() -> None:
+    after, _ = run(slices_of_a_large_block(1))
+    assert set(after.nodes) == {"x", "half", *[("s", i) for i in range(3, 6)], ("o", 0), "all"}
+    assert after.nodes["half"].dependencies == {"x"}
+
+
+def test_means_of_small_blocks_go_into_one_task() -> None:
+    x = distinct((64, 64), 8)
+    y = (x - x.mean(axis=0))[:3, :3]
+    assert len(tasks_of(y)) <= 9
+    assert_same_as_stock(y)

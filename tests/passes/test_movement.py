@@ -300,3 +300,17 @@ def test_concatenate_shaped_is_read_too() -> None:
     after, _ = run(before)
     assert set(after.nodes) == {"x", "y"}
     same_values(before, after)
+
+
+@pytest.mark.parametrize("source", ["known", "unknown"])
+def test_slices_of_a_stage_that_lie_in_one_of_its_blocks(source: str) -> None:
+    """Dask takes rows to columns by way of the whole array, put together from more than 16 blocks."""
+    x = distinct((64, 64), 8)
+    if source == "unknown":
+        x = x.map_blocks(lambda block: block, dtype=float)
+    y = x
+    for _ in range(3):
+        y = y.rechunk((8, 64)).rechunk((64, 8)).rechunk((8, 8))
+    assert len(checked(y)) <= 64 + 1
+    assert_same_as_stock(y)
+    assert_same_as_stock(x.rechunk((8, 64)).rechunk((64, 8))[3:, ::2].rechunk(8))

@@ -22,7 +22,13 @@ class Estimate(NamedTuple):
 def estimate(facts: Facts, key: Key) -> Estimate | None:
     """How large a block is, from facts where there are any and from declarations where not."""
     fact = believed(facts, key)
-    return None if fact is None else Estimate(fact.size, fact.nbytes)
+    if fact is not None:
+        return Estimate(fact.size, fact.nbytes)
+    value = facts.value(key)  # means and moments pass dicts of blocks from one step to the next
+    parts = list(value.values()) if type(value) is dict else []
+    if not parts or not all(type(part) is Fact for part in parts):
+        return None
+    return Estimate(sum([part.size for part in parts]), sum([part.nbytes for part in parts]))
 
 
 def believed(facts: Facts, key: Key) -> Fact | None:

@@ -30,9 +30,9 @@ class FuseChains:
     """``c(b(a(x)))`` in three tasks → one task.
 
     Each task costs the scheduler a fraction of a millisecond, and its result a place in memory. Legal
-    where each producer has this one consumer, which uses it once and nothing else; also where all that
+    where each producer has this one consumer, which uses nothing else; also where all that
     an elementwise task uses are sources of its own, and where the producer waits for whatever else its
-    consumer waits for. Short chains nest; longer ones become a program.
+    consumer waits for. Short chains nest; longer ones, and those that use a value twice, become a program.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ class FuseChains:
         remarks = context.remarks
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
-        links = self._links(graph, context, templates, depths)
+        twice: set[Key] = set()  # consumers that refer to their producer more than once
+        links = self._links(graph, context, templates, depths, twice)
         if not links:
             return graph
         nodes = dict(graph.nodes)
@@ -68,7 +69,8 @@ class FuseChains:
                 for key in chain:
                     if key not in depths:
                         depths[key] = survey(nodes[key], templates)[0]
-                joined = self._joined(chain, nodes, depths, programs)
+                nests = twice.isdisjoint(chain[:-1])
+                joined = self._joined(chain, nodes, depths, programs, nests)
                 if joined is None:
                     continue
                 for key in chain[1:]:
@@ -85,7 +87,12 @@ class FuseChains:
         return replace(graph, annotations=together).with_nodes(nodes)
 
     def _links(
-        self, graph: Graph, context: Context, templates: dict[int, int], depths: dict[Key, int]
+        self,
+        graph: Graph,
+        context: Context,
+        templates: dict[int, int],
+        depths: dict[Key, int],
+        twice: set[Key],
     ) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
@@ -119,6 +126,9 @@ class FuseChains:
             depths[key], references, _ = survey(node, templates)
             if all(references.count(dep) == 1 for dep in producers):
                 links[key] = producers
+            elif len(producers) == 1:
+                links[key] = producers
+                twice.add(key)
         return links
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
@@ -135,7 +145,12 @@ class FuseChains:
         return [piece for piece in pieces if 1 < len(piece) <= self.max_length]
 
     def _joined(
-        self, chain: list[Key], nodes: Mapping[Key, GraphNode], depths: Mapping[Key, int], programs: _Programs
+        self,
+        chain: list[Key],
+        nodes: Mapping[Key, GraphNode],
+        depths: Mapping[Key, int],
+        programs: _Programs,
+        nests: bool,
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
@@ -143,7 +158,7 @@ class FuseChains:
             tasks[i] = streamed(tasks[i], tasks[i - 1])
         inner = [depths[key] for key in chain]
         producer = any(task.data_producer for task in tasks)
-        if len(chain) <= 4 and sum(inner) + len(chain) <= self.max_depth // 2:
+        if nests and len(chain) <= 4 and sum(inner) + len(chain) <= self.max_depth // 2:
             values: dict[Key, GraphNode] = {}
             for key, task in zip(reversed(chain), reversed(tasks)):
                 values[key] = body = with_values(task, values)

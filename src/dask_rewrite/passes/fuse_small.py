@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
@@ -19,6 +19,7 @@ from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import make_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.tiny_reads import tiny_reads
 from dask_rewrite.remarks import Remarks
@@ -43,7 +44,8 @@ class FuseSmall:
     side by side gains nothing. Legal where the consumer is the only user of each producer; worth it
     where facts say that all blocks involved are small and the functions are known, so that nothing
     slow is hidden in them. Reads of files of which little is known or which are large stay tasks of their
-    own; tiny ones go together as long as there are several tasks for each thread.
+    own; tiny ones go together as long as there are several tasks for each thread. Small slices of a large
+    block go into a task that waits for nothing else.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ class FuseSmall:
             return graph
         candidates = set(chain.from_iterable(map(small.among, groups)))
         candidates.difference_update(graph.outputs)
-        absorbing = _Absorbing(self, site, candidates, remarks)
+        absorbing = _Absorbing(self, site, candidates, small.slices, remarks)
         absorbing.take_reads(reads, together)
         fused = absorbing.run()
         if not fused:
@@ -107,10 +109,13 @@ def _is_known(task: Task, site: Site) -> bool:
 class _Absorbing:
     """Puts producers in the place of the references to them."""
 
-    def __init__(self, bounds: FuseSmall, site: Site, candidates: set[Key], remarks: Remarks) -> None:
+    def __init__(
+        self, bounds: FuseSmall, site: Site, candidates: set[Key], slices: set[Key], remarks: Remarks
+    ) -> None:
         self.nodes: dict[Key, Any] = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
+        self._slices = slices  # of large blocks, and what took in such slices
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
         self._max_inputs = bounds.max_inputs
         self._text = site.context.fuse_text_keys
@@ -151,7 +156,7 @@ class _Absorbing:
                     regrouped.add(key)
         return fused
 
-    def _taken(self, task: Task, together: int) -> dict[Key, GraphNode]:
+    def _taken(self, task: Task, together: int, slices: bool = True) -> dict[Key, GraphNode]:
         """The producers that a task may absorb, within the bounds; so many reads are among them at most."""
         deepest, references, levels = survey(task, self._templates)
         waits_for = set(task._dependencies)
@@ -166,7 +171,7 @@ class _Absorbing:
         for key, level in zip(references, levels):
             if not room:
                 break
-            if key not in candidates or key in twice:
+            if key not in candidates or key in twice or (key in self._slices and not slices):
                 continue
             producer = nodes[key]
             held, below = grown.get(key) or (0, -1)
@@ -189,7 +194,11 @@ class _Absorbing:
             waits_for.discard(key)
             taken[key] = producer
         if reads and not waits_for <= self._files:
-            return self._taken(task, 0)  # reads are not made to wait for other work
+            return self._taken(task, 0, slices)  # reads are not made to wait for other work
+        if slices and not self._slices.isdisjoint(taken):
+            if len(waits_for) > 1:
+                return self._taken(task, together, False)  # a large block is not held for other work
+            self._slices.add(task.key)
         if taken:
             grown[task.key] = (self._max_tasks - room, deepest)
             if reads:
@@ -211,6 +220,7 @@ class _Small(dict[Key, bool]):
         super().__init__()
         self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
         self._nbytes: dict[Key, int] = {}
+        self.slices: set[Key] = set()  # small slices of large blocks
 
     def __missing__(self, key: Key) -> bool:
         size = estimate(self._facts, key)
@@ -225,12 +235,16 @@ class _Small(dict[Key, bool]):
 
     def work(self, key: Key) -> bool:
         """All that a task takes is small, and what it gives."""
-        deps = self._nodes[key]._dependencies
-        return (
-            self[key]
-            and all(map(self.__getitem__, deps))
-            and not (len(deps) > 1 and self._reduces(key, deps))
-        )
+        node: Any = self._nodes[key]
+        deps = node._dependencies
+        if not self[key]:
+            return False
+        if not all(map(self.__getitem__, deps)):
+            if id(node.func) not in GETITEMS or len(deps) > 1 or type(node.args[0]) is not TaskRef:
+                return False
+            self.slices.add(key)
+            return True
+        return not (len(deps) > 1 and self._reduces(key, deps))
 
     def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
         """A task takes twice what it gives, or more: what it takes in should not wait for anything else.
@@ -248,8 +262,11 @@ class _Small(dict[Key, bool]):
         """
         if len(keys) > 2 * _BLOCKS:
             step = len(keys) // _BLOCKS | 1  # odd: every other block may be of another size
-            found = set(map(self.work, keys[::step]))
-            if len(found) == 1:
+            sample = keys[::step]
+            found = set(map(self.work, sample))
+            if len(found) == 1 and len({key in self.slices for key in sample}) == 1:
+                if sample[0] in self.slices:
+                    self.slices.update(keys)
                 return keys if found.pop() else ()
         return [key for key in keys if self.work(key)]
 

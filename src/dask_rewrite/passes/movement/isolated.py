@@ -38,17 +38,18 @@ def staying(moves: set[Key], site: Site) -> frozenset[Key]:
             if _takes_all(task, fact if len(deps) == 1 else None):
                 found.append(key)
     if not annotated:
-        found.extend(_halos(moves, site))
+        found.extend(_halos(moves, used, site))
     return frozenset(found)
 
 
-def _halos(moves: set[Key], site: Site) -> list[Key]:
+def _halos(moves: set[Key], used: set[Key], site: Site) -> list[Key]:
     """Joins of unknown blocks, and slices of unknown blocks, each of a block of its own; and these slices.
 
     Nothing can be composed there: a slice of what is no slice stays one, and a join cuts out of its blocks
-    only what it takes of one block more than once. A join that takes an unknown block is one itself.
+    only what it takes of one block more than once. A join that takes an unknown block is one itself, unless
+    its size is assumed and other moves use the join.
     """
-    nodes, of = site.graph.nodes, site.facts.of
+    nodes, of, assumed = site.graph.nodes, site.facts.of, site.facts.assumed
     joins = {key for key in moves if id(nodes[key].func) in JOINS}  # type: ignore[attr-defined]
     if not joins:
         return []
@@ -62,6 +63,8 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
             else:
                 source = outer[dep] = _source(dep, nodes.get(dep), moves)
             if source is None or source in sources or of(source) is not None:
+                break
+            if key in used and assumed(source) is not None:
                 break
             sources.add(source)
         else:

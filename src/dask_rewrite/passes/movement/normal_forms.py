@@ -18,6 +18,7 @@ from dask_rewrite.passes.movement.mosaic import (
     Mosaic,
     Piece,
     cut,
+    merged,
     seen_through,
     selection,
     sources_in,
@@ -104,7 +105,7 @@ class Forms:
                 if found is None:
                     self._learn_view(key, task)
                     continue
-                found = self.reader.one(found)
+                found = self.reader.one(self._around_stages(found) if self._kept else found)
                 if operation is not None and len(self.reader.referred) >= found[0].parts:
                     same[operation] = found
             forms[key] = leaves[key] = found
@@ -141,6 +142,23 @@ class Forms:
         stages = {key for key in below if parts[key] > 1}
         self._kept |= stages
         return reader.read(task, stages)
+
+    def _around_stages(self, found: Block) -> Block:
+        """Slices of stages that lie in one of their blocks are slices of that block: no more edges."""
+        pieces, kept, changed = found[0].pieces, self._kept, False
+        made = list(pieces)
+        for i, piece in enumerate(pieces):
+            while type(piece.source) is not Fill and piece.source in kept:
+                stage = self.forms[piece.source][0]
+                if prod(piece.shape) >= prod(stage.shape):
+                    break
+                parts = list(seen_through(piece, stage))
+                if len(parts) != 1:
+                    break
+                made[i], changed = (piece := parts[0]), True
+        if not changed:
+            return found
+        return Mosaic(found[0].shape, tuple(merged(made, len(found[0].shape)))), found[1]
 
     def _stages(self, task: Task) -> set[Key]:
         """The blocks that a join must not go around, where that can be told from the numbers of pieces."""

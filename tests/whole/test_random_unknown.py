@@ -1,0 +1,75 @@
+"""Random programs with unknown sources and steps: the same bits, warnings and errors as with stock dask.
+
+A few hundred of them are always run. Many more, with seeds of one's own::
+
+    export HYPOTHESIS_PROFILE=nightly  # 3,000 of each test
+    python -m pytest --timeout=0 --hypothesis-seed=1 tests/whole/test_random_unknown.py
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given
+
+from helpers import assert_same, assert_sound, keys_of, stock, switched_on, tasks_of
+from random_unknown import SOURCES, STEPS, programs_of_unknown
+
+for module in ("xarray", "zarr"):
+    pytest.importorskip(module)
+
+#: The smallest blocks are treated as large ones are, for two threads; no sum is regrouped.
+EAGER: dict[str, Any] = {
+    "scheduler": "threads",
+    "num_workers": 2,
+    "rewrite.reassociate": False,
+    "rewrite.options": {
+        "contract": {"min-bytes": 1},
+        "stream": {"min-bytes": 1},
+        "demand": {"max-share": 99},
+        "movement": {"max-whole": 1},
+        "fuse-small": {"max-bytes": 64},
+        "inline-sources": {"max-bytes": 64},
+        "halo-corners": {"max-bytes": 64},
+        "hoist": {"min-bytes": 1, "min-saved": 1},
+    },
+}
+
+
+def run(outputs: list[da.Array]) -> tuple[str, Any, set[Any]]:
+    """The result or the error, and the warnings."""
+    with np.errstate(all="warn"), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            kind, found = "value", dask.compute(*outputs)
+        except Exception as error:
+            kind, found = "error", type(error)
+    return kind, found, {(each.category, str(each.message)) for each in heard}
+
+
+def compare(outputs: list[da.Array], **config: Any) -> None:
+    with stock():
+        kind, expected, heard = run(outputs)
+    with switched_on(**config):
+        assert_same(run(outputs), (kind, expected, heard))
+        assert_sound(tasks_of(*outputs), keys_of(*outputs))
+
+
+@given(programs_of_unknown())
+def test_small_blocks_are_treated_as_large_ones_are(outputs: list[da.Array]) -> None:
+    compare(outputs, **EAGER)
+
+
+@given(programs_of_unknown())
+def test_the_same_bits_as_stock(outputs: list[da.Array]) -> None:
+    compare(outputs)
+
+
+def test_there_are_many_sources_and_steps() -> None:
+    assert len(SOURCES) >= 6
+    assert len(STEPS) >= 12
