@@ -15,7 +15,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Known
 from dask_rewrite.analysis.knowledge.movement import getitem
-from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, zarr_behind
+from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, file_behind
 
 #: Names of the types of files.
 FILES = frozenset(["Dataset", "Array", ADAPTER])
@@ -87,8 +87,10 @@ def stores_plain_numbers(source: Any) -> bool:
     if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
         return isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
     if kind.__name__ == ADAPTER:
-        behind = zarr_behind(source)
-        return behind is not None and stores_plain_numbers(behind)
+        behind = file_behind(source)
+        if behind is None or type(behind.stored).__name__ != "Array":
+            return behind is not None
+        return stores_plain_numbers(behind.stored)
     return False
 
 

@@ -1,36 +1,140 @@
-"""Zarr arrays behind xarray: what its lazy arrays read from, where they do nothing but read."""
+"""Files behind xarray: what its lazy arrays read from, where it is known what comes out."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 #: The name of the type that xarray gives to dask as a source.
 ADAPTER = "ImplicitToExplicitIndexingAdapter"
 
 _INDEXING = "xarray.core.indexing"
-_WHOLE = slice(None, None, None)
+#: Lazy arrays wrap each other a few times.
+_MOST_LAYERS = 12
+#: Types of numbers that netCDF files store as they are.
+_NUMBERS = "biuf"
 
 
-def zarr_behind(source: Any) -> Any:
-    """The Zarr array that a lazy array of xarray stands for as a whole; None for anything else.
+class File(NamedTuple):
+    """What a lazy array of xarray reads from."""
 
-    What decodes values on the way (scales, missing values, times) is something else.
+    stored: Any  #: a Zarr array, or a variable of a netCDF file
+    chunks: tuple[int, ...] | None  #: how it is stored, where positions in the array are those in the file
+
+
+def file_behind(source: Any) -> File | None:
+    """What a lazy array of xarray reads from, if what it reads are just arrays of the dtype that it states.
+
+    Values may be decoded on the way (scales, missing values, byte order), but by functions that are known;
+    times, texts and all else are something else. No file is opened for that.
     """
     if type(source).__name__ != ADAPTER or not _is(source, _INDEXING, ADAPTER):
         return None
-    inner: Any = source.array
-    if _is(inner, _INDEXING, "CopyOnWriteArray"):
+    inner, functions, whole = source.array, [], True
+    for _ in range(_MOST_LAYERS):
+        if _is(inner, _INDEXING, "LazilyIndexedArray"):
+            whole = whole and all(map(_is_whole, inner.key.tuple))
+            if not all(map(_is_plain, inner.key.tuple)):
+                return None
+        elif not _is(inner, _INDEXING, "CopyOnWriteArray"):
+            decoding = _decoding(inner)
+            if decoding is None:
+                break
+            functions.append(decoding)
         inner = inner.array
-    if not _is(inner, _INDEXING, "LazilyIndexedArray"):
+    found, dtype = _stored(inner)
+    if found is None or not _gives(functions[::-1], dtype, source.dtype):
         return None
-    if any(type(part) is not slice or part != _WHOLE for part in inner.key.tuple):
+    return found if whole else found._replace(chunks=None)
+
+
+def _is_whole(index: Any) -> bool:
+    return type(index) is slice and index == slice(None)
+
+
+def _is_plain(index: Any) -> bool:
+    return type(index) is int or (type(index) is slice and (index.step or 1) > 0)
+
+
+def _decoding(array: Any) -> Callable[[Any], Any] | None:
+    """What an array of xarray's does to what it reads; None if it is of another kind, or not known."""
+    if _is(array, "xarray.coding.variables", "NativeEndiannessArray"):
+        return partial(np.asarray, dtype=array.dtype)
+    kind = type(array)
+    if kind.__name__ != "_ElementwiseFunctionArray" or kind.__module__[:14] != "xarray.coding.":
         return None
-    variable = inner.array
-    if not _is(variable, "xarray.backends.zarr", "ZarrArrayWrapper"):
+    func: Any = array.func
+    module: Any = sys.modules.get("xarray.coding.variables")
+    known = [getattr(module, name, None) for name in ("_apply_mask", "_scale_offset_decoding")]
+    inner = func.func if type(func) is partial else None
+    plain = inner is np.asarray and not func.args and func.keywords.keys() == {"dtype"}
+    return func if plain or (inner is not None and inner in known) else None
+
+
+def _gives(functions: list[Callable[[Any], Any]], dtype: Any, wanted: Any) -> bool:
+    """Whether decoding makes arrays of this dtype, also of single elements; it is asked itself."""
+    try:
+        with np.errstate(all="ignore"):
+            for value in (np.ones(1, dtype), np.ones((), dtype)):
+                for function in functions:
+                    value = function(value)
+                if type(value) is not np.ndarray or value.dtype != wanted:
+                    return False
+    except Exception:  # whatever attributes of files make of it
+        return False
+    return True
+
+
+def _stored(array: Any) -> tuple[File | None, Any]:
+    """What a backend's array reads from, and the dtype that comes out."""
+    if _is(array, "xarray.backends.zarr", "ZarrArrayWrapper"):
+        found = getattr(array, "_array", None)
+        dtype = getattr(found, "dtype", None)
+        chunks = getattr(found, "shards", None) or getattr(found, "chunks", None)
+        return (None if found is None else File(found, chunks)), dtype
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in _NUMBERS:
+        return None, None
+    if _is(array, "xarray.backends.scipy_", "ScipyArrayWrapper"):  # it casts to its dtype
+        return File(array, None), dtype
+    netcdf4 = _is(array, "xarray.backends.netCDF4_", "NetCDF4ArrayWrapper")
+    if not netcdf4 and not _is(array, "xarray.backends.h5netcdf_", "H5NetCDFArrayWrapper"):
+        return None, None
+    if not _is_open(array.datastore):
+        return None, None
+    with array.datastore.lock:
+        variable = array.get_array(needs_lock=False)
+        found = _of_netcdf4(variable) if netcdf4 else _of_h5netcdf(variable)
+    return found, dtype
+
+
+def _is_open(datastore: Any) -> bool:
+    """Whether a file is at hand: opening thousands of them again would take long."""
+    manager = getattr(datastore, "_manager", None)
+    if getattr(datastore, "is_remote", False):
+        return False
+    cache = getattr(manager, "_cache", None)
+    return cache is not None and getattr(manager, "_key", None) in cache
+
+
+def _of_netcdf4(variable: Any) -> File | None:
+    """Numbers in the byte order of this machine, not lists of them and nothing that users defined."""
+    if not isinstance(variable.datatype, np.dtype) or not variable.datatype.isnative:
         return None
-    found = getattr(variable, "_array", None)
-    return found if getattr(found, "dtype", None) == source.dtype else None
+    chunks = variable.chunking()
+    return File(variable, tuple(chunks) if type(chunks) is list else None)
+
+
+def _of_h5netcdf(variable: Any) -> File | None:
+    """Numbers that h5py reads, in files whose axes have not grown since they were written."""
+    dataset: Any = getattr(variable, "_h5ds", None)
+    if not _is(dataset, "h5py", "Dataset") or dataset.shape != variable.shape:
+        return None
+    return File(variable, dataset.chunks)
 
 
 def _is(value: Any, module: str, name: str) -> bool:
@@ -38,4 +142,4 @@ def _is(value: Any, module: str, name: str) -> bool:
     return type(value) is getattr(sys.modules.get(module), name, None)
 
 
-__all__ = ["ADAPTER", "zarr_behind"]
+__all__ = ["ADAPTER", "File", "file_behind"]

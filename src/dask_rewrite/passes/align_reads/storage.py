@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from dask_rewrite.analysis.knowledge.loading import stores_plain_numbers
-from dask_rewrite.analysis.knowledge.xarray_files import zarr_behind
+from dask_rewrite.analysis.knowledge.xarray_files import file_behind
 
 #: First and last position (exclusive) on each axis of a file.
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -27,9 +27,8 @@ def stored_chunks(source: Any) -> tuple[int, ...] | None:
     """
     if not stores_plain_numbers(source):
         return None
-    behind = zarr_behind(source)
-    source = source if behind is None else behind
-    found = getattr(source, "shards", None) or source.chunks
+    behind = file_behind(source)
+    found = behind.chunks if behind is not None else getattr(source, "shards", None) or source.chunks
     if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
         return None
     return found if len(found) == len(source.shape) and prod(source.shape) else None
