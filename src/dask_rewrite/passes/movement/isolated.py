@@ -70,9 +70,9 @@ def _halos(moves: set[Key], used: set[Key], site: Site) -> list[Key]:
         else:
             found.append(key)
     others = moves.difference(found)
-    used = frozenset().union(*[nodes[key]._dependencies for key in others])
+    needed = frozenset().union(*[nodes[key]._dependencies for key in others])
     slices = frozenset().union(*[nodes[key]._dependencies for key in found]).intersection(moves)
-    found.extend(slices.difference(used))
+    found.extend(slices.difference(needed))
     return found
 
 
