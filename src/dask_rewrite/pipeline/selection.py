@@ -14,6 +14,7 @@ from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.cull_tasks import Sweep
 from dask_rewrite.passes.demand import Demand
+from dask_rewrite.passes.detach import Detach
 from dask_rewrite.passes.fuse_chains import FuseChains
 from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
@@ -57,6 +58,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
+    "detach": Detach,  # on the slices that are tasks of their own in the end
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "sweep": Sweep,  # last: drops what the others left behind
 }

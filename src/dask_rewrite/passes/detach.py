@@ -1,0 +1,119 @@
+"""Small slices that let go of the blocks that they are taken from."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array.chunk import getitem
+from dask.array.core import finalize
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nodes import make_task, nameless
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.site import Site
+
+_GETITEMS = frozenset(map(id, (getitem, operator.getitem)))
+#: All slices of a block together are at most one part in so many of it.
+_PART = 2
+#: Views of views that are followed to what has the memory.
+_LOOK_DOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """``edge = x[-1:]`` → ``edge = copy(x[-1:])``, where the edges of a block are much smaller than it.
+
+    A slice is a view, and keeps the whole block in memory until the last neighbour has had its edge: three
+    rows of blocks of a ``map_overlap`` instead of two. A copy of a few elements costs next to nothing. Legal
+    for any block; what is known to be a NumPy array is copied by NumPy in the same memory order, all else by
+    ``copy.copy``.
+
+    Parameters
+    ----------
+    min_bytes : int
+        Smaller blocks are held.
+    """
+
+    name: ClassVar[str] = "detach"
+    min_bytes: int = 65_536
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        slices: defaultdict[Key, list[Task]] = defaultdict(list)
+        for task in context.calling(graph, _GETITEMS):
+            if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
+                slices[task.args[0].key].append(task)
+        if not slices:
+            return graph
+        site = Site(graph, context)
+        made: dict[Key, Task] = {}
+        for block, tasks in slices.items():
+            if not self._is_worth(block, tasks, site):
+                continue
+            for task in tasks:
+                if not site.wanted(task.key) and context.remarks.allow(self.name, task.key):
+                    made[task.key] = _copied(task, site)
+        if not made:
+            return graph
+        context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
+        return graph.with_nodes({**graph.nodes, **made})
+
+    def _is_worth(self, block: Key, tasks: list[Task], site: Site) -> bool:
+        """Whether a block is large, all slices of it are small, and it goes when they do not hold it."""
+        size = estimate(site.facts, block)
+        if size is None or size.nbytes < self.min_bytes or not _has_memory(block, site):
+            return False
+        parts = [estimate(site.facts, task.key) for task in tasks]
+        return sum([size.nbytes if part is None else part.nbytes for part in parts]) * _PART <= size.nbytes
+
+
+def _is_basic(index: Any) -> bool:
+    """Slices and new axes only: such a part of an array is a view, and an array."""
+    return type(index) is tuple and all(part is None or type(part) is slice for part in index)
+
+
+def _has_memory(block: Key, site: Site) -> bool:
+    """Whether nobody asked for a block, and it is no view of what somebody asked for or of data in memory."""
+    for _ in range(_LOOK_DOWN):
+        if site.wanted(block) or any(_gathers(user, site) for user in site.consumers(block)):
+            return False
+        node = site.node(block)
+        if type(node) is not Task:
+            return False
+        if site.effect(block) != "view":
+            return True
+        if any(type(dep) is DataNode and type(dep.value) is np.ndarray for dep in _below(node, site)):
+            return False
+        if len(node._dependencies) != 1:
+            return True
+        (block,) = node._dependencies
+        if type(site.node(block)) is DataNode:  # a read of a file
+            return True
+    return False
+
+
+def _gathers(user: Key, site: Site) -> bool:
+    """Whether a task makes what somebody asked for of whole blocks."""
+    if not site.wanted(user):
+        return False
+    return getattr(site.node(user), "func", None) is finalize or site.effect(user) == "view"
+
+
+def _below(node: Task, site: Site) -> list[Any]:
+    return [site.node(dep) for dep in node._dependencies]
+
+
+def _copied(task: Task, site: Site) -> Task:
+    fact = site.facts.of(task.key)
+    func = copy.copy if fact is None else np.copy
+    return make_task(task.key, func, (nameless(task),), {}, task._dependencies, task._data_producer)
+
+
+__all__ = ["Detach"]
