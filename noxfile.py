@@ -18,6 +18,18 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 PYTEST = ["python", "-m", "pytest", "-W", "error", "-q"]
 # Half of the tests start clusters: more processes than this and they wait for each other.
 PARALLEL = ["-n", "2", "--dist", "loadfile"]
+# Releases of dask between the oldest and the newest, and what finds out first whether they fit.
+BETWEEN = ("2025.9.1", "2025.10.0", "2025.11.0", "2025.12.0")
+CLOSE_TO_DASK = [
+    "tests/hook",
+    "tests/lowering/test_lower.py",
+    "tests/lowering/test_lower_layers.py",
+    "tests/passes/test_movement.py",
+    "tests/passes/test_share.py",
+    "tests/passes/test_tree_sum.py",
+    "tests/distributed/test_zero_footprint.py",
+    *("-k", "not test_equivalent"),
+]
 
 nox.needs_version = ">=2025.2"
 nox.options.envdir = ".venvs"
@@ -28,7 +40,7 @@ nox.options.sessions = ["lint", "test"]
 
 # pyenv keeps Pythons where nox does not look; a shim of its own on PATH may lead nowhere.
 for found in sorted(
-    (Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions").glob("3.1[13].*/bin")
+    (Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions").glob("3.1[134].*/bin")
 ):
     os.environ["PATH"] = os.pathsep.join([str(found), os.environ["PATH"]])
 
@@ -72,11 +84,42 @@ def oldest(session: nox.Session) -> None:
     session.run(*PYTEST, *PARALLEL, *session.posargs)
 
 
+@nox.session(python="3.11")
+def between(session: nox.Session) -> None:
+    """The tests that are closest to dask, on each of the releases between the oldest and the newest."""
+    install(session, "demo", "test", versions=".ci/oldest.txt")
+    failed = []
+    for version in BETWEEN:
+        session.install("-q", "--no-deps", f"dask=={version}", f"distributed=={version}")
+        try:
+            session.run(*PYTEST, *PARALLEL, *CLOSE_TO_DASK, *session.posargs)
+        except nox.command.CommandFailed:
+            failed.append(version)
+    if failed:
+        session.error(f"failed with dask {', '.join(failed)}")
+
+
 @nox.session(python="3.13")
 def python313(session: nox.Session) -> None:
     """The tests on Python 3.13."""
     install(session, "demo", "test")
     session.run(*PYTEST, *PARALLEL, *session.posargs)
+
+
+@nox.session(python="3.14")
+def python314(session: nox.Session) -> None:
+    """The tests on Python 3.14; not a part of .ci/run, since few machines have it yet."""
+    install(session, "demo", "test")
+    session.run(*PYTEST, *PARALLEL, *session.posargs)
+
+
+@nox.session
+def development(session: nox.Session) -> None:
+    """The tests on the newest wheels, pre-releases too; PIP_EXTRA_INDEX_URL adds nightly ones."""
+    session.install("-e", ".[demo]", *nox.project.dependency_groups(PROJECT, "test"))
+    session.install("--pre", "--upgrade", "dask", "distributed", "numpy", "xarray", "zarr")
+    session.run("python", "-m", "pip", "list")
+    session.run(*PYTEST, *PARALLEL, *(session.posargs or CLOSE_TO_DASK))
 
 
 @nox.session

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -38,16 +40,71 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
     assert set(recipe()["requirements"]["run"]) == {*wanted, f"python {PROJECT['requires-python']}"}
 
 
-def test_the_workflow_runs_what_ci_runs() -> None:
-    tree = ast.parse((ROOT / ".ci/parts.py").read_text())
-    (parts,) = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "PARTS"
+def assigned(file: str) -> dict[str, Any]:
+    """What a file gives names at its top, where that is written out."""
+    tree = ast.parse((ROOT / file).read_text())
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+    return found
+
+
+@pytest.mark.parametrize(("job", "parts"), [("part", "PARTS"), ("beyond", "BEYOND")])
+def test_the_workflow_runs_what_ci_runs(job: str, parts: str) -> None:
+    found = loaded(".github/workflows/ci.yml")["jobs"][job]
+    assert found["strategy"]["matrix"]["part"] == list(assigned(".ci/parts.py")[parts])
+    assert found["steps"][-1]["run"] == ".ci/run ${{ matrix.part }}"
+    assert all(set(step) <= {"uses", "with", "run"} for step in found["steps"])
+
+
+def test_every_part_is_a_session() -> None:
+    tree = ast.parse((ROOT / "noxfile.py").read_text())
+    pythons = {}
+    for node in tree.body:
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            words = decorator.keywords if isinstance(decorator, ast.Call) else []
+            pythons[node.name] = {word.arg: ast.unparse(word.value) for word in words}.get("python")
+    parts = assigned(".ci/parts.py")
+    assert set(parts["PARTS"] + parts["BEYOND"]) <= set(pythons)
+    wanted = {python.strip("'") for name, python in pythons.items() if python and name in parts["PARTS"]}
+    offered = loaded(".github/workflows/ci.yml")["jobs"]["part"]["steps"][1]["with"]["python-version"]
+    assert wanted <= set(offered.split())
+
+
+def test_releases_in_between_are_tested() -> None:
+    def version(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split(".")))
+
+    pins = [
+        dict(re.findall(r"^(\w+)==(\S+)$", (ROOT / f".ci/{name}.txt").read_text(), re.MULTILINE))["dask"]
+        for name in ("oldest", "tested")
     ]
-    job = loaded(".github/workflows/ci.yml")["jobs"]["part"]
-    assert job["strategy"]["matrix"]["part"] == list(parts)
-    assert job["steps"][-1]["run"] == ".ci/run ${{ matrix.part }}"
+    between = assigned("noxfile.py")["BETWEEN"]
+    assert [version(text)[:2] for text in between] == [(2025, month) for month in (9, 10, 11, 12)]
+    assert version(pins[0]) < version(between[0])
+    assert version(between[-1]) < version(pins[1])
+    readme = (ROOT / "README.md").read_text()
+    assert f"{pins[0]}, {', '.join('.'.join(text.split('.')[:2]) for text in between)}" in readme
+    close = re.findall(r'"(tests/[\w/.]+)"', (ROOT / "noxfile.py").read_text())
+    assert len(close) > 5
+    assert all((ROOT / path).exists() for path in close)
+
+
+def test_the_recipe_is_whole() -> None:
+    found = recipe()
+    assert (ROOT / "recipe" / found["source"]["path"] / "pyproject.toml").resolve() == ROOT / "pyproject.toml"
+    assert found["build"]["noarch"] == "python"
+    assert f"python {PROJECT['requires-python'].lstrip('>=')}.*" in found["requirements"]["host"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {re.sub(r"(>=)", r" \1", need) for need in build} <= set(found["requirements"]["host"])
+    constrained = PROJECT["optional-dependencies"]["distributed"]
+    assert found["requirements"]["run_constrained"] == [n.replace(">=", " >=") for n in constrained]
+    assert found["about"]["license"] == PROJECT["license"]
+    assert (ROOT / found["about"]["license_file"]).exists()
+    for module in found["test"]["imports"]:
+        assert importlib.util.find_spec(module) is not None
 
 
 def test_issues_ask_for_a_run_without_the_optimizer() -> None:
