@@ -128,6 +128,17 @@ def test_visualize_asks_for_the_optimized_graph(x: da.Array, rewrites: Any, monk
     assert len(rewrites) == 1
 
 
+def test_blocks_as_delayed_beside_others(x: da.Array) -> None:
+    blocks = list(x.to_delayed().ravel())
+    for others in ([x.sum()], [dask.delayed(5), x], blocks[:2]):
+        found = dask_rewrite.optimize(blocks[-1], *others)
+        assert found[0].key == blocks[-1].key
+        assert found[0].__dask_layers__()[0] in found[0].dask.layers
+        for one, was in zip(found, [blocks[-1], *others], strict=True):
+            assert_same(one.compute(), was.compute(optimize_graph=False))
+        assert_same((found[0] + 1).compute(), blocks[-1].compute(optimize_graph=False) + 1)
+
+
 def test_an_array_in_delayed(x: da.Array, rewrites: Any) -> None:
     d = dask.delayed(np.sum)(x)
     assert len(rewrites) == 1, "dask itself optimizes an array that enters a delayed call"

@@ -62,9 +62,19 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
         elif graph is None:
             results.append(collection)
         else:
-            rebuild, state = collection.__dask_postpersist__()
-            results.append(rebuild(graph, *state))
+            results.append(_rebuilt(collection, graph))
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _rebuilt(collection: Any, graph: HighLevelGraph) -> Any:
+    """The same collection over another graph."""
+    if isinstance(collection, Delayed) and collection.key not in graph.layers:
+        # A block of an array: dask looks for a layer of its own name. The array may be there and have it.
+        names = [*collection.__dask_layers__(), layer_name(collection.key)]
+        layer = next(name for name in names if collection.key in graph.layers[name])
+        return Delayed(collection.key, graph, collection._length, layer=layer)
+    rebuild, state = collection.__dask_postpersist__()
+    return rebuild(graph, *state)
 
 
 def _has_expression(collection: Any) -> bool:

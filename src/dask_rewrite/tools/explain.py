@@ -17,6 +17,10 @@ __all__ = ["Report", "explain"]
 
 #: Larger graphs are not made into tasks for the sake of a report.
 _MEASURED = 200_000
+_NOT_ASKED = (
+    "left to dask: dask asks no optimizer for collections over expressions (dataframes, query planning, "
+    "dask_array); dask_rewrite.optimize(x) rewrites them"
+)
 
 
 def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> Report:
@@ -54,7 +58,10 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
         return report
     recorder = Recorder(nbytes)
     rewritten = expression_of(collections, recorder)
-    trace = recorder.trace or Trace(form="stock")
+    trace = recorder.trace
+    if trace is None:
+        trace = Trace(form="stock")
+        trace.remarks.missed("lower", None, _NOT_ASKED)
     if recorder.raw is not None:
         raw = _raw_metrics(recorder.raw, nbytes)
         if not trace.steps:  # it goes out as the layers that it is
