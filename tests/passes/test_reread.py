@@ -11,10 +11,20 @@ import numpy as np
 import pytest
 from benchmarks.harness.memory import Held
 from dask.array.optimization import optimize as stock_optimizer
-from reread_cases import PROGRAMS, STEP, TIMES, Stored, anomaly, cube, lagged, two_results
+from reread_cases import (
+    PROGRAMS,
+    STEP,
+    TIMES,
+    Stored,
+    anomaly,
+    cube,
+    lagged,
+    standardized_by_hand,
+    two_results,
+)
 
 import dask_rewrite
-from helpers import assert_same, assert_same_as_stock, checked, distinct
+from helpers import assert_linear, assert_same, assert_same_as_stock, checked, distinct
 
 
 def reading_again(threads: int = 2, **config: Any) -> Any:
@@ -259,3 +269,12 @@ def test_a_limit_that_no_plan_keeps() -> None:
     with limit, pytest.raises(dask_rewrite.MemoryLimitError):
         dask.compute(*anomaly(stored.x))
     assert not stored.reads
+
+
+def test_takes_time_in_proportion() -> None:
+    def several_phases(n: int) -> da.Array:
+        x = da.random.default_rng(1).random((n, 9000), chunks=(1, -1))
+        return standardized_by_hand(x)[0]
+
+    with reading_again():
+        assert_linear(several_phases, (60, 120, 240))

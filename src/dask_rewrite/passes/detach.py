@@ -6,6 +6,7 @@ import copy
 import operator
 from collections import defaultdict
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from dask.array.chunk import getitem
 from dask.array.core import finalize
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import make_task, nameless
 from dask_rewrite.passes.context import Context
@@ -54,24 +55,40 @@ class Detach:
             return graph
         site = Site(graph, context)
         made: dict[Key, Task] = {}
+        counts: dict[Any, int] = {}
         for block, tasks in slices.items():
-            if not self._is_worth(block, tasks, site):
+            if not self._is_worth(block, tasks, site, counts):
                 continue
+            func = copy.copy if site.facts.of(block) is None else np.copy
             for task in tasks:
                 if not site.wanted(task.key) and context.remarks.allow(self.name, task.key):
-                    made[task.key] = _copied(task, site)
+                    made[task.key] = _with(func, task)
         if not made:
             return graph
         context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
         return graph.with_nodes({**graph.nodes, **made})
 
-    def _is_worth(self, block: Key, tasks: list[Task], site: Site) -> bool:
+    def _is_worth(self, block: Key, tasks: list[Task], site: Site, counts: dict[Any, int]) -> bool:
         """Whether a block is large, all slices of it are small, and it goes when they do not hold it."""
-        size = estimate(site.facts, block)
-        if size is None or size.nbytes < self.min_bytes or not _has_memory(block, site):
+        fact = believed(site.facts, block)
+        if fact is None or fact.nbytes < self.min_bytes or fact.scalar:
             return False
-        parts = [estimate(site.facts, task.key) for task in tasks]
-        return sum([size.nbytes if part is None else part.nbytes for part in parts]) * _PART <= size.nbytes
+        elements = sum([_elements(fact.shape, task.args[1], counts) for task in tasks])
+        return elements * _PART <= fact.size and _has_memory(block, site)
+
+
+def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: dict[Any, int]) -> int:
+    """How many elements of a block are in a slice; blocks are sliced alike."""
+    parts = [(part.start, part.stop, part.step) for part in index if part is not None]
+    form = (shape, *parts)
+    try:
+        found = counts.get(form)
+        if found is None:
+            cut = [len(range(*slice(*part).indices(n))) for part, n in zip(parts, shape)]
+            found = counts[form] = prod(cut) * prod(shape[len(cut) :])
+    except TypeError:  # slices by something that is no number
+        return prod(shape)
+    return found
 
 
 def _is_basic(index: Any) -> bool:
@@ -110,9 +127,7 @@ def _below(node: Task, site: Site) -> list[Any]:
     return [site.node(dep) for dep in node._dependencies]
 
 
-def _copied(task: Task, site: Site) -> Task:
-    fact = site.facts.of(task.key)
-    func = copy.copy if fact is None else np.copy
+def _with(func: Any, task: Task) -> Task:
     return make_task(task.key, func, (nameless(task),), {}, task._dependencies, task._data_producer)
 
 
