@@ -125,6 +125,12 @@ STREAMS = [
         for name, most in (("long-sum", 5), ("sibling-means", 12))
     ),
     *(_no_slower(name, 60, "2") for name in ("long-sum", "sibling-means")),
+    Target(
+        "overlap-rows, 2 threads: holds <= two rows of blocks and their edges",
+        [("overlap-rows", 8)],
+        at_most("overlap-rows", 8, "held 2", 17.5 * 64**3 * 8, "B"),
+    ),
+    _no_slower("overlap-rows", 8, "2"),
     *(
         target
         for name, most in AGAIN.items()

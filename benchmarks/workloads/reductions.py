@@ -57,3 +57,15 @@ def covariance_read_again(da: ModuleType, n: int) -> Any:
     x = _slabs(da, n)
     centred = x - x.mean(axis=0)
     return centred.T @ centred / x.shape[0]
+
+
+@workload(4, 8, 12, heavy=True, exact=False, on=("2",))
+def overlap_rows(da: ModuleType, n: int) -> Any:
+    """map_overlap over n x n random blocks of 2 MB, and a mean: two rows of blocks are needed."""
+    side = 64 if n > 4 else 12
+    x = da.random.default_rng(0).random((n * side, n * side, side), chunks=side)
+    return x.map_overlap(_doubled, depth=(1, 1, 0)).mean(axis=(0, 1))
+
+
+def _doubled(block: Any) -> Any:
+    return block * 2
