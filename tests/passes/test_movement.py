@@ -23,6 +23,7 @@ from helpers import (
     functions_in,
     stock,
     stock_tasks_of,
+    tasks_of,
 )
 from passes.movement_cases import X, cut, data, graph_of, join, run, same_values, scribble, whatever
 
@@ -314,3 +315,14 @@ def test_slices_of_a_stage_that_lie_in_one_of_its_blocks(source: str) -> None:
     assert len(checked(y)) <= 64 + 1
     assert_same_as_stock(y)
     assert_same_as_stock(x.rechunk((8, 64)).rechunk((64, 8))[3:, ::2].rechunk(8))
+
+
+def test_a_large_block_that_is_only_cut_again_is_not_made() -> None:
+    x = distinct((1000, 1600), (100, 1600)).map_blocks(np.negative)
+    tall = x.rechunk((1000, 400))
+    stages = [dep for node in tasks_of(tall.sum(axis=0)).values() for dep in node.dependencies]
+    assert max(map(stages.count, stages)) <= 4  # no block goes to more than the four that need it
+    assert not [key for key in tasks_of(tall.sum(axis=0)) if "rechunk-merge" in str(key)]
+    assert_same_as_stock(tall, tall.sum(axis=0), tall.sum())
+    small = distinct((100, 160), (10, 160)).map_blocks(np.negative).rechunk((100, 16))
+    assert [key for key in tasks_of(small.sum(axis=0)) if "rechunk-merge" in str(key)]

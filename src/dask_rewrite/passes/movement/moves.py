@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task
+from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
@@ -122,3 +122,24 @@ def pad_of(inner: Block, task: Task) -> Block | None:
 
 def _is_width(width: Any) -> bool:
     return type(width) in (tuple, list) and len(width) == 2 and all(type(n) is int and n >= 0 for n in width)
+
+
+def operation_of(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | None]) -> Any:
+    """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
+    try:
+        first = args[0]
+        if type(first) is not TaskRef:
+            if id(func) not in JOINS:
+                return None
+            blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: no array that we know
+            return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
+        block = leaves.get(first.key)
+        if block is None or id(func) not in GETITEMS:
+            return None
+        index = args[1]
+        if len(index) == 2:
+            a, b = index
+            return (id(block), a.start, a.stop, a.step, b.start, b.stop, b.step)
+        return (id(block), *[(item.start, item.stop, item.step) for item in index])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None

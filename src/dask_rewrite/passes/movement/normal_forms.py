@@ -24,7 +24,7 @@ from dask_rewrite.passes.movement.mosaic import (
     sources_in,
     whole,
 )
-from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal, operation_of
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.slices import View, view_of
 from dask_rewrite.passes.movement.slices import seen_through as view_through
@@ -38,6 +38,9 @@ class Memory(NamedTuple):
     shown: Piece | None  # where in the base
 
 
+#: A block that is put together and cut again is not made, if each piece of it that goes from where it was to
+#: where it is needed has so many bytes, and it is made of at most so many blocks.
+_IDLE_BYTES, _IDLE_PIECES = 262_144, 64
 #: Memory of its own.
 OWN = Memory(None, None)
 
@@ -96,7 +99,7 @@ class Forms:
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
                 self.unequal.add(key)
                 continue
-            operation = None if task.kwargs else _operation(task.func, task.args, leaves)
+            operation = None if task.kwargs else operation_of(task.func, task.args, leaves)
             found = look_up(operation) if operation is not None else None
             if found is None:
                 first = task.args[0] if id(task.func) in GETITEMS and task.args else None
@@ -190,10 +193,20 @@ class Forms:
         if self._users is None:
             self._users = self.site.context.users(self.graph)
         users = self._users
+        if before == 1 and len(parts) == 1 and all(map(self._is_idle, parts)):
+            return _IDLE_PIECES
         # the edges of a stage go only if nobody else needs it
         gone = [key for key in parts if key not in self.pinned and key not in self._kept]
         saved = sum([parts[key] / users[key] for key in gone])
         return min(before + saved, max(self.max_pieces, before))
+
+    def _is_idle(self, key: Key) -> bool:
+        """A large block that is put together only to be cut into large blocks again."""
+        mosaic, dtype = self.forms[key]
+        if key in self.pinned or key in self._kept or mosaic.parts > _IDLE_PIECES:
+            return False
+        edges = mosaic.parts * self.site.context.users(self.graph)[key]
+        return prod(mosaic.shape) * dtype.itemsize >= _IDLE_BYTES * edges
 
     def _is_stage(self, task: Task) -> bool:
         """To go around the block that the task takes a slice of would cost more."""
@@ -295,24 +308,3 @@ class Forms:
             return Memory(source, piece)
         (shown,) = seen_through(piece, Mosaic(leaf[0].shape, (below.shown,)))
         return Memory(below.base, shown)
-
-
-def _operation(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | None]) -> Any:
-    """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
-    try:
-        first = args[0]
-        if type(first) is not TaskRef:
-            if id(func) not in JOINS:
-                return None
-            blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: no array that we know
-            return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
-        block = leaves.get(first.key)
-        if block is None or id(func) not in GETITEMS:
-            return None
-        index = args[1]
-        if len(index) == 2:
-            a, b = index
-            return (id(block), a.start, a.stop, a.step, b.start, b.stop, b.step)
-        return (id(block), *[(item.start, item.stop, item.step) for item in index])
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None
