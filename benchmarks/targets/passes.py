@@ -146,4 +146,67 @@ PAYLOADS = [
     ),
 ]
 
-PASSES = [*MOVEMENT, *SUMS, *PAYLOADS]
+READS = [
+    Target(
+        "2000 reads of 6 kB on a cluster: <= 0.35 of stock's seconds",
+        [("tiny-reads", 2000)],
+        ratio("tiny-reads", 2000, "seconds 2x1", 0.35),
+    ),
+    Target(
+        "the same on threads: <= 0.6 of stock's seconds",
+        [("tiny-reads", 2000)],
+        ratio("tiny-reads", 2000, "seconds 2", 0.6),
+    ),
+    Target(
+        "meshgrid of 8 x 8 blocks: no slower",
+        [("shared-coordinates", 8)],
+        ratio("shared-coordinates", 8, "seconds 2", NOISE),
+    ),
+    Target(
+        "the same: peak memory <= 0.9 of stock's",
+        [("shared-coordinates", 8)],
+        ratio("shared-coordinates", 8, "traced 2", 0.9, "B"),
+    ),
+    Target(
+        "a point of an anomaly: 1/100 of stock's seconds",
+        [("anomaly-of-a-point", 8)],
+        ratio("anomaly-of-a-point", 8, "seconds 2", 1 / 100),
+    ),
+    Target(
+        "the same: holds <= 1/100 of stock",
+        [("anomaly-of-a-point", 8)],
+        ratio("anomaly-of-a-point", 8, "held 2", 1 / 100, "B"),
+    ),
+]
+
+GRIDS = [
+    Target(
+        "running means of 20 x 20 blocks, reduced: tasks <= 1/2 of stock",
+        [("window-totals", 20)],
+        ratio("window-totals", 20, "tasks", 1 / 2, ""),
+    ),
+    *(
+        Target(f"{name}, {n} steps: tasks <= 5 % of stock", [(name, n)], ratio(name, n, "tasks", 1 / 20, ""))
+        for name, n in (("pad-stencil", 6), ("coarse-wave", 10))
+    ),
+    *(
+        Target(
+            f"{name}, {n} steps: computed in <= 1/5 of stock",
+            [(name, n)],
+            ratio(name, n, "seconds 2", 1 / 5),
+        )
+        for name, n in (("pad-stencil", 6), ("coarse-wave", 10))
+    ),
+    Target(
+        "anomalies of 5 years of days: tasks <= 1/2 of stock",
+        [("day-anomalies", 5)],
+        ratio("day-anomalies", 5, "tasks", 1 / 2, ""),
+    ),
+    Target(
+        "the same: computed in <= 1/2 of stock",
+        [("day-anomalies", 5)],
+        ratio("day-anomalies", 5, "seconds 2", 1 / 2),
+    ),
+]
+
+PASSES = [*MOVEMENT, *SUMS, *PAYLOADS, *READS, *GRIDS]
