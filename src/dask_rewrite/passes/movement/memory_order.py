@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
@@ -35,6 +35,17 @@ _KEEPERS = frozenset(
 ) | frozenset(map(id, (np.concatenate, np.pad, chunk.astype)))
 #: Blocks are looked at this far down.
 _DEPTH = 6
+
+
+class Memory(NamedTuple):
+    """Where the result of a task lies, as it was built."""
+
+    base: Key | None  # the block whose memory it shows; None: memory of its own, in C order
+    shown: Piece | None  # where in the base
+
+
+#: Memory of its own.
+OWN = Memory(None, None)
 
 
 class Order:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
@@ -13,10 +13,10 @@ from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.passes.movement.memory_order import OWN, Memory
 from dask_rewrite.passes.movement.mosaic import (
     Fill,
     Mosaic,
-    Piece,
     cut,
     merged,
     seen_through,
@@ -30,19 +30,9 @@ from dask_rewrite.passes.movement.slices import View, view_of
 from dask_rewrite.passes.movement.slices import seen_through as view_through
 from dask_rewrite.passes.site import Site
 
-
-class Memory(NamedTuple):
-    """Where the result of a task lies, as it was built."""
-
-    base: Key | None  # the block whose memory it shows; None: memory of its own, in C order
-    shown: Piece | None  # where in the base
-
-
 #: A block that is put together and cut again is not made, if each piece of it that goes from where it was to
 #: where it is needed has so many bytes, and it is made of at most so many blocks.
 _IDLE_BYTES, _IDLE_PIECES = 262_144, 64
-#: Memory of its own.
-OWN = Memory(None, None)
 
 
 class Forms:
