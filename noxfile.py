@@ -123,6 +123,14 @@ def development(session: nox.Session) -> None:
 
 
 @nox.session
+def thresholds(session: nox.Session) -> None:
+    """Answers with each threshold of the code at 0 and at 1, and in mixtures; takes half an hour."""
+    install(session, "demo", "test")
+    for words in [session.posargs] if session.posargs else ([], ["--mixed", "40"]):
+        session.run("python", "tests/thresholds.py", "--jobs", "2", *words)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """ruff, mypy, which folder may import which, and whether the map of the source is true."""
     install(session, "demo", "lint")
