@@ -9,10 +9,10 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from benchmarks.every_source import PROGRAMS
 from dask import delayed
 
 from helpers import assert_same_as_stock, stock, switched_on, tasks_of
-from unknown_sources import PROGRAMS
 
 SIZE, GRID = 4, 4
 VALUES = np.arange(SIZE * GRID * SIZE * GRID, dtype=float).reshape(SIZE * GRID, -1) % 23

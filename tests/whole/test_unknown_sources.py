@@ -6,9 +6,9 @@ from typing import Any
 
 import dask
 import pytest
+from benchmarks.every_source import PROGRAMS, sources
 
 from helpers import assert_same_as_stock, tasks_of
-from unknown_sources import PROGRAMS, sources
 
 for module in ("xarray", "zarr", "h5py", "scipy"):
     pytest.importorskip(module)

@@ -11,7 +11,7 @@ import numpy as np
 from dask import delayed
 
 #: Blocks along each axis.
-GRID = 8
+GRID = (8, 8)
 
 
 def step(block: Any) -> Any:
@@ -24,11 +24,12 @@ def part(values: np.ndarray, i: int, j: int, size: int) -> np.ndarray:
 
 
 def from_delayed(values: np.ndarray, size: int) -> da.Array:
-    make, grid = delayed(part, pure=True), range(len(values) // size)
-    rows = [
-        [da.from_delayed(make(values, i, j, size), (size, size), dtype=float) for j in grid] for i in grid
+    make = delayed(part, pure=True)
+    rows, columns = [range(n // size) for n in values.shape]
+    grid = [
+        [da.from_delayed(make(values, i, j, size), (size, size), dtype=float) for j in columns] for i in rows
     ]
-    return da.block(rows)
+    return da.block(grid)
 
 
 def loaded(values: np.ndarray, size: int) -> da.Array:
@@ -36,21 +37,20 @@ def loaded(values: np.ndarray, size: int) -> da.Array:
         place = block_info[None]["array-location"]
         return values[tuple([slice(*ends) for ends in place])]
 
-    chunks = (size,) * (len(values) // size)
-    return da.map_blocks(load, chunks=(chunks, chunks), dtype=float, meta=np.empty((0, 0)))
+    chunks = tuple([(size,) * (n // size) for n in values.shape])
+    return da.map_blocks(load, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
 
-def sources(folder: Path, size: int, grid: int = GRID) -> dict[str, Callable[[], da.Array]]:
-    """Arrays of ``grid`` times ``grid`` blocks, by what their blocks come from."""
+def sources(folder: Path, size: int, grid: tuple[int, int] = GRID) -> dict[str, Callable[[], da.Array]]:
+    """Arrays of so many square blocks along each axis, by what their blocks come from."""
     import h5py
     import xarray as xr
     import zarr
 
-    n = grid * size
-    values = np.random.default_rng(0).integers(0, 50, (n, n)).astype(float)
-    zarr.create_array(store=str(folder / "x.zarr"), shape=(n, n), chunks=(size, size), dtype="f8")[...] = (
-        values
-    )
+    shape = (grid[0] * size, grid[1] * size)
+    values = np.random.default_rng(0).integers(0, 50, shape).astype(float)
+    stored = zarr.create_array(store=str(folder / "x.zarr"), shape=shape, chunks=(size, size), dtype="f8")
+    stored[...] = values
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=values, chunks=(size, size))
     made = xr.Dataset({"x": (("a", "b"), values)})
@@ -68,7 +68,7 @@ def sources(folder: Path, size: int, grid: int = GRID) -> dict[str, Callable[[],
     chunks = {"a": size, "b": size}
     return {
         "NumPy": lambda: da.from_array(values, chunks=size),
-        "random": lambda: da.random.default_rng(0).integers(0, 50, (n, n), chunks=size).astype(float),
+        "random": lambda: da.random.default_rng(0).integers(0, 50, shape, chunks=size).astype(float),
         "Zarr": lambda: da.from_zarr(str(folder / "x.zarr")),
         "HDF5": lambda: da.from_array(opened, chunks=size),
         "xarray over Zarr": lambda: (
