@@ -219,8 +219,8 @@ def _without_counts(node: Any, value: Any) -> Any:
     """A partial mean without its counts: one number, shown as an array (``np.broadcast_to``)."""
     if type(value) is not dict or "n" not in value or type(node) is not Task:
         return value
-    func = node.func.__self__ if type(node.func) is MethodType else node
-    func = getattr(func, "func", None)
+    frame = frame_of(node)
+    func = getattr(node if frame is None else frame.bodies[-1], "func", None)  # that of the last step
     while type(func) is partial:
         func = func.func
     return {**value, "n": None} if func is reductions.mean_chunk else value
