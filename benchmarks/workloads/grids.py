@@ -43,7 +43,7 @@ def pad_stencil(da: ModuleType, n: int) -> Any:
     return x
 
 
-@workload(3, 10, 20, heavy=True, portable=True, on=("2",))
+@workload(3, 5, 20, heavy=True, portable=True, on=("2",))
 def coarse_wave(da: ModuleType, n: int) -> Any:
     """A wave equation: n steps with da.roll on 2 x 2 blocks of 100 x 100."""
     now = da.from_array(np.arange(200.0 * 200).reshape(200, 200) % 5, chunks=100)
@@ -54,7 +54,7 @@ def coarse_wave(da: ModuleType, n: int) -> Any:
     return now
 
 
-@workload(1, 5, 10, heavy=True, exact=False, on=("2",))
+@workload(1, 2, 5, heavy=True, exact=False, on=("2",))
 def day_anomalies(da: ModuleType, n: int) -> Any:
     """n years less their climatology, taken day by day, and the spread of what is left."""
     x = da.random.default_rng(0).random((365 * n, 40, 40), chunks=(73, 20, 20))
