@@ -194,7 +194,7 @@ class Scales:
         for kind in many:
             alike = [item for item in items if type(item) is kind]
             if kind not in _MEASURED:
-                found = [self.weigh(item) for item in alike[:: len(alike) // _SAMPLE]]
+                found = [self.weigh(item) for item in alike[:: max(1, len(alike) // _SAMPLE)]]
                 heavy = sum([bool(weight.cores) for weight in found])
                 if heavy in (0, len(found)) and all(weight.movable for weight in found):
                     own += sum(map(self.nbytes, found)) * len(alike) // len(found)
