@@ -94,6 +94,22 @@ def stores_plain_numbers(source: Any) -> bool:
     return False
 
 
+def reads_in_order(source: Any) -> bool:
+    """Whether what is read from a file lies in memory in C order, as libraries make it unless told otherwise.
+
+    It is asked of sources whose slices are known to be NumPy arrays.
+    """
+    if not stores_plain_numbers(source) or type(source) is Source:
+        return False
+    if type(source).__name__ == ADAPTER:
+        behind = file_behind(source)
+        source = None if behind is None else behind.stored
+    name = type(source).__name__
+    if name == "Array":
+        return getattr(source, "order", None) == "C"
+    return name in ("Dataset", "Variable")
+
+
 def _class(module: str, name: str) -> Any:
     """A class of a module that has been imported: there are no objects of it otherwise."""
     return getattr(sys.modules.get(module), name, None)

@@ -15,9 +15,11 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array import chunk, random
 from dask.array.core import concatenate3, concatenate_shaped
+from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.loading import reads_in_order
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import children
 from dask_rewrite.graph.templates import calls_frame, frame_of
@@ -87,6 +89,9 @@ class Order:
             return self._is_creation(func)
         if func is chunk.getitem:
             return self._copies(key, node)
+        if any(func is getter for getter in GETTERS):
+            source = self._site.node(node.args[0].key) if type(node.args[0]) is TaskRef else None
+            return type(source) is DataNode and reads_in_order(source.value)
         if not self.keeps(node):
             return False
         return all(self.is_c(dep, depth - 1) for dep in node.dependencies)
