@@ -33,9 +33,10 @@ NO_THRESHOLDS = {
     "graph/nesting.py:NESTING_LIMIT": "what the verifier lets pass: 0 refuses every graph",
     "passes/inline_sources.py:_ITEM": "bytes of an element",
 }
-#: What others are divided by: how many are looked at of many, and how much larger is much.
+#: What others are divided by, or taken in steps of: how many are looked at of many, how much larger is much.
 DIVISORS = {
     "analysis/memory/runs.py:POINTS",
+    "lowering/lower.py:_BATCH",
     "passes/fuse_small.py:REDUCES",
     "passes/fuse_small.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",
