@@ -98,16 +98,16 @@ def subspace(x: da.Array) -> tuple[Any, ...]:
     return (da.linalg.svd(x @ q)[1],)
 
 
-#: source, reads for each chunk, and blocks that two threads hold at most; the rest of 14 is partial
+#: source, reads for each chunk, and blocks that two threads hold at most; most of the 20 are partial
 #: results, of four reductions at once, or of products.
 PROGRAMS: dict[Callable[[da.Array], tuple[Any, ...]], tuple[Callable[[], Stored], int, float]] = {
     anomaly: (cube, 2, 6),
     detrended: (cube, 2, 6),
-    lagged: (cube, 2, 14),
+    lagged: (cube, 2, 20),
     seasons: (cube, 2, 6),
     standardized: (cube, 2, 8),
     standardized_by_hand: (cube, 3, 6),
     two_results: (cube, 2, 6),
     covariance: (tall, 2, 6),
-    subspace: (tall, 5, 14),
+    subspace: (tall, 5, 20),
 }

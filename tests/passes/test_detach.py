@@ -45,7 +45,8 @@ def copies(*collections: Any) -> int:
 
 
 def held(collection: Any, optimizer: Any) -> int:
-    how = {"scheduler": "threads", "num_workers": 2, "array_optimize": optimizer}
+    """On one thread: with more of them it differs a little from run to run."""
+    how = {"scheduler": "sync", "array_optimize": optimizer}
     with dask.config.set(how), Held() as found:
         dask.compute(collection)
     return found.peak
@@ -59,8 +60,8 @@ def test_two_rows_of_blocks_are_held(source: Any, boundary: str) -> None:
     block = 32 * 32 * 64 * 8
     assert held(y, stock_optimizer) >= 24 * block
     assert held(y, dask_rewrite.optimize) <= 18.5 * block  # and their edges, which are 1/16 of them
-    forecast = dask_rewrite.forecast(y, threads=2).after
-    assert forecast.peak <= 18.5 * block
+    forecast = dask_rewrite.forecast(y, threads=2)
+    assert forecast.after.peak <= 18.5 * block < 24 * block <= forecast.before.peak
 
 
 @pytest.mark.parametrize(("side", "fires"), [(90, False), (91, True)])
