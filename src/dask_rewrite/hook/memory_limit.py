@@ -62,16 +62,12 @@ def within_limit(
         if not quiet:
             _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
         return None
-    found, outputs = "", list(outputs)
     try:
-        run = _run(raw, graph, outputs)
-        if run.least > options.memory_limit and sparing is not None and not options.reread:
-            other = sparing()
-            again = None if other is None else _run(raw, other, outputs)
-            if again is not None and again.least < run.least:
-                run, graph = again, other
-        if run.least > options.memory_limit:  # of unknown blocks nobody knows that they are too large
-            found = _exceeding(run, options.memory_limit)
+        graph, run = _chosen(
+            raw, graph, list(outputs), None if options.reread else sparing, options.memory_limit
+        )
+        # of unknown blocks nobody knows that they are too large
+        found = _exceeding(run, options.memory_limit) if run.least > options.memory_limit else ""
     except Exception as error:
         if options.on_error == "raise":
             raise
@@ -82,6 +78,17 @@ def within_limit(
             raise MemoryLimitError(found)
         _warn(found)
     return graph
+
+
+def _chosen(
+    raw: Any, graph: Graph, outputs: list[Key], sparing: Callable[[], Graph | None] | None, limit: int
+) -> tuple[Graph, Any]:
+    """The plan that is taken, and its simulated run."""
+    run = _run(raw, graph, outputs)
+    other = sparing() if sparing is not None and run.least > limit else None
+    if other is not None and (again := _run(raw, other, outputs)).least < run.least:
+        return other, again
+    return graph, run
 
 
 def _run(raw: Any, graph: Graph, outputs: Iterable[Key]) -> Any:

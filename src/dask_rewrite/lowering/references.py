@@ -208,9 +208,7 @@ class References:
     def is_data(self, key: Key) -> bool:
         """Whether a key holds a value, which stands in the graph under its own name."""
         value = self.flat.get(key, _MISSING)
-        if type(key) is not str or key in self.names or value is _MISSING:
-            return False
-        return _is_value(value)
+        return type(key) is str and key not in self.names and value is not _MISSING and _is_value(value)
 
     def holds_values(self, name: str) -> bool:
         """Whether the blocks of a layer are probably values that stand in the graph: the first one is."""

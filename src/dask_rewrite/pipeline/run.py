@@ -155,11 +155,8 @@ def rewrite_tasks(
     """
     options = Options.current()
     selection = select(options)
-    if reread:
-        options = replace(options, reread=True)
-    if max_tasks is not None:
-        options = replace(options, lower_limit=min(options.lower_limit, max_tasks))
-    dsk = as_layers(dsk)
+    most = options.lower_limit if max_tasks is None else min(options.lower_limit, max_tasks)
+    options = replace(options, lower_limit=most, reread=options.reread or reread)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
     callbacks = _callbacks(options, trace)
     remarks = Remarks(options.bisect_limit, [each.allow for each in watchers()])
@@ -167,11 +164,9 @@ def rewrite_tasks(
     started = perf_counter()
     with collector_paused():
         try:
-            graph = _lowered(dsk, outputs, selection, context, callbacks, trace, shared)
+            graph = _lowered(as_layers(dsk), outputs, selection, context, callbacks, trace, shared)
             if graph is not None:
-                values = data_keys(graph)
                 graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
-                graph = settle_names(graph, values, context.regrouped)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -246,6 +241,12 @@ def _lowered(
 
 
 def _run_passes(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
+    values = data_keys(graph)
+    return settle_names(_checked(graph, pipeline, context, trace), values, context.regrouped)
+
+
+def _checked(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
+    """The graph after all passes, verified; one whose result is wrong is left out."""
     lowered = graph
     graph = pipeline.run(graph, context)
     if context.options.verify != "end":
