@@ -19,7 +19,8 @@ from helpers import assert_same, distinct, stock
 
 pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
 
-FUSED = "transpose-scale-add-sum"
+#: Blocks of the diagonal wait for nothing, and keep their names; the two others go under this one.
+FUSED, COUNT = "transpose-scale-add-sum", 2
 
 
 def scale(block: np.ndarray) -> np.ndarray:
@@ -33,7 +34,7 @@ def fails(block: np.ndarray) -> np.ndarray:
 
 
 def program(step: Any = scale) -> da.Array:
-    """Blocks of ``x`` are used twice, so that what comes after them waits for two."""
+    """Blocks beside the diagonal are used by two tasks, which wait for two of them."""
     x = distinct((8, 8), 4).map_blocks(scale)
     return (x + x.T.map_blocks(step, dtype="f8")).sum(axis=0)
 
@@ -53,7 +54,7 @@ def test_the_scheduler_groups_fused_tasks_by_what_is_in_them(client: Client) -> 
 def test_names_are_the_same_each_time(client: Client) -> None:
     first, second = (Counter(map(key_split, dask_rewrite.optimize(program()).dask)) for _ in range(2))
     assert first == second
-    assert first[FUSED] == 4
+    assert first[FUSED] == COUNT
 
 
 def test_an_error_is_found_again_on_the_client(client: Client) -> None:
@@ -95,7 +96,7 @@ def test_progress_and_profile_of_local_schedulers(capsys: pytest.CaptureFixture[
         program().compute(scheduler="threads")
     assert "100% Completed" in capsys.readouterr().out
     names = Counter(key_split(entry.key) for entry in profiler.results)
-    assert names[FUSED] == 4
+    assert names[FUSED] == COUNT
     with stock(), Profiler() as before:
         program().compute(scheduler="threads")
     assert len(profiler.results) < len(before.results)
@@ -105,7 +106,7 @@ def test_memory_and_cpu_of_local_schedulers() -> None:
     pytest.importorskip("psutil")
     with CacheProfiler(metric=lambda value: getattr(value, "nbytes", 0)) as held, ResourceProfiler(dt=0.01):
         assert_same(program().compute(scheduler="threads"), program().compute(optimize_graph=False))
-    assert Counter(key_split(entry.key) for entry in held.results)[FUSED] == 4
+    assert Counter(key_split(entry.key) for entry in held.results)[FUSED] == COUNT
     assert max(entry.metric for entry in held.results) > 0
 
 
@@ -121,7 +122,7 @@ def test_the_task_stream_has_one_colour_for_each_kind_of_task(client: Client) ->
     with get_task_stream(client) as stream:
         program().compute()
     found = Counter(key_split(entry["key"]) for entry in stream.data)
-    assert found[FUSED] == 4
+    assert found[FUSED] == COUNT
     assert {name for name in found if "scale" in name} == {"scale", FUSED}
 
 

@@ -251,7 +251,7 @@ def test_explain_measures_depth():
 
 
 def test_explain_several_collections_together():
-    x = da.ones(8, chunks=4)
+    x = da.random.default_rng(0).random(8, chunks=4)
     alone = explain(x + 1)
     both = explain(x + 1, delayed(len)([1]), x + 1)
     assert both.after.tasks == alone.after.tasks + 1

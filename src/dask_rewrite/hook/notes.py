@@ -88,7 +88,7 @@ def origin(error: BaseException) -> Origin:
                 step = step_name(found) or step
         elif tasks:
             break  # the user's own function; what it calls is not a step
-        below = "" if file.startswith(_MACHINERY) else below or frame.f_code.co_name
+        below = "" if file.startswith((*_MACHINERY, *_CALLING)) else below or frame.f_code.co_name
     if tasks:  # what is hoisted is not to be seen in the task itself, only in the one that it calls
         steps = next(filter(None, map(functions_of, tasks)), [])
         return Origin(step, tasks[0].key, tuple(steps))
