@@ -86,9 +86,11 @@ def test_unknown_and_masked_blocks_stay() -> None:
         assert_same_as_stock(x)
 
 
-def test_special_values() -> None:
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_special_values(special: float) -> None:
+    """One at a time: which of two nan comes out where they meet hangs on NumPy's loops."""
     values = np.arange(1200.0).reshape(40, 30)
-    values[::3], values[1::7], values[2::5] = np.nan, -0.0, np.inf
+    values[::3], values[1::7] = special, -0.0
     x = da.from_array(values, chunks=10)
     for _ in range(2):
         x = rolled(x)

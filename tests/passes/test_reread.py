@@ -173,7 +173,8 @@ def test_a_small_part_of_a_block_is_held() -> None:
     x = Stored((48 * 8, 40, 40), (8, 40, 40)).x
 
     def edges(share: int) -> tuple[da.Array, ...]:
-        part = x.map_blocks(np.take, np.arange(40 // share), axis=1, chunks=(x.chunks[0], 40 // share, 40))
+        some, chunks = np.arange(40 // share), (x.chunks[0], 40 // share, 40)
+        part = x.map_blocks(np.take, some, axis=1, chunks=chunks, dtype=x.dtype)
         return abs(part - x.mean(axis=0)[: 40 // share]).max(), part.sum()
 
     with reading_again(options={"reread": {"min-bytes": 1}}, reassociate=False):
