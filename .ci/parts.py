@@ -68,13 +68,13 @@ def run_and_count(command: list[str], result: Result) -> None:
     try:
         for line in process.stdout:
             print(line, end="", flush=True)
-            if re.search(r"\d+ (passed|failed)", line):
+            if re.search(r"\b\d+ (passed|failed)", line):
                 last = line
         code = process.wait()
     finally:
         timer.cancel()
         end_group(process)
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", last)}
+    counts = {word: int(number) for number, word in re.findall(r"\b(\d+) (passed|failed|error)", last)}
     failed = counts.get("failed", 0) + counts.get("error", 0)
     result.passed += counts.get("passed", 0 if code else 1)
     result.failed += failed or (1 if code else 0)
