@@ -20,7 +20,7 @@ import xarray as xr
 from dask.array.optimization import optimize as stock
 
 import dask_rewrite
-from benchmarks.harness.memory import Held, Managed, buffers
+from benchmarks.harness.memory import Held, buffers, managed
 from benchmarks.harness.table import grid
 
 #: Of programs, and how far predictions may be off.
@@ -99,18 +99,7 @@ def measured(collections: Any, optimizer: Any, client: Any) -> int:
             with dask.config.set(scheduler="threads", num_workers=2), Added() as held:
                 dask.compute(*collections)
             return held.peak
-
-        def begin(dask_scheduler: Any) -> None:
-            dask_scheduler.add_plugin(Managed(dask_scheduler), name=Managed.name)
-
-        def end(dask_scheduler: Any) -> int:
-            peak = int(dask_scheduler.plugins[Managed.name].peak)
-            dask_scheduler.remove_plugin(Managed.name)
-            return peak
-
-        client.run_on_scheduler(begin)
-        dask.compute(*collections)
-        return int(client.run_on_scheduler(end))
+        return managed(client, collections)[1]
 
 
 def rows(client: Any) -> tuple[list[list[str]], list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import dask
@@ -107,6 +107,22 @@ class Managed(SchedulerPlugin):
         if finish == "memory":
             now = sum(worker.nbytes for worker in self.scheduler.workers.values())
             self.peak = max(self.peak, now)
+
+
+def managed(client: Any, collections: Sequence[Any]) -> tuple[Any, int]:
+    """What collections give on a cluster, and the most bytes that all its workers held meanwhile."""
+
+    def begin(dask_scheduler: Any) -> None:
+        dask_scheduler.add_plugin(Managed(dask_scheduler), name=Managed.name)
+
+    def end(dask_scheduler: Any) -> int:
+        peak = int(dask_scheduler.plugins[Managed.name].peak)
+        dask_scheduler.remove_plugin(Managed.name)
+        return peak
+
+    client.run_on_scheduler(begin)
+    results = dask.compute(*collections, scheduler=client)
+    return results, int(client.run_on_scheduler(end))
 
 
 def resident() -> int:

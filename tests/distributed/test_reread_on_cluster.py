@@ -5,47 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
+from benchmarks.harness.memory import managed
 
-from distributed import Client, SchedulerPlugin
+from distributed import Client
 from helpers import stock, switched_on
 
 pytestmark = [pytest.mark.timeout(180)]
 
 BLOCKS, SIDE = 60, 48
-
-
-class Watch(SchedulerPlugin):
-    """The most bytes that all workers hold."""
-
-    name = "watch-bytes"
-
-    def __init__(self, scheduler: Any) -> None:
-        self.scheduler = scheduler
-        self.peak = 0
-
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        if finish == "memory":
-            self.peak = max(self.peak, sum(worker.nbytes for worker in self.scheduler.workers.values()))
-
-
-def watched(client: Client, collections: tuple[Any, ...]) -> tuple[Any, int]:
-    """The results, and the most bytes that workers held."""
-
-    def begin(dask_scheduler: Any) -> None:
-        dask_scheduler.add_plugin(Watch(dask_scheduler), name=Watch.name)
-
-    def end(dask_scheduler: Any) -> int:
-        peak = int(dask_scheduler.plugins[Watch.name].peak)
-        dask_scheduler.remove_plugin(Watch.name)
-        return peak
-
-    client.run_on_scheduler(begin)
-    results = dask.compute(*collections, scheduler=client)
-    return results, client.run_on_scheduler(end)
 
 
 def one_user(x: da.Array) -> tuple[Any, ...]:
@@ -67,9 +37,9 @@ def test_workers_hold_few_blocks(program: Any, client: Client, tmp_path: Path) -
     stored[...] = np.arange(np.prod(shape)).reshape(shape) * 7 % 1013
     collections = program(da.from_zarr(str(tmp_path / "x.zarr")))
     with stock():
-        expected, before = watched(client, collections)
+        expected, before = managed(client, collections)
     with switched_on(**{"rewrite.reread": True, "rewrite.reassociate": False}):
-        actual, after = watched(client, collections)
+        actual, after = managed(client, collections)
     for one, other in zip(expected, actual, strict=True):
         np.testing.assert_array_equal(other, one)
     assert before > 0.9 * stored.nbytes

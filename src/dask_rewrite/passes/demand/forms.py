@@ -97,11 +97,9 @@ class Plans:
         self, node: GraphNode, box: Box | None, keys: tuple[Key, ...]
     ) -> tuple[Plan, tuple[Key, ...]] | None:
         try:
-            plan = Plan(node, self._facts, self._reassociate)
+            return Plan(node, self._facts, self._reassociate, box), keys
         except (Opaque, KeyError):
             return None
-        plan.demand(box)
-        return plan, keys
 
 
 def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Key, ...]]:

@@ -50,35 +50,32 @@ class Plan:
         What is known of blocks.
     reassociate : bool
         Whether sums of floats may be grouped differently.
+    box : Box or None
+        What is wanted of the result; None for all of it.
     """
 
-    __slots__ = ("_facts", "_reassociate", "boxes", "made", "needs", "node", "steps", "values")
+    __slots__ = ("_facts", "_reassociate", "boxes", "made", "needs", "node", "slices", "steps", "values")
 
-    def __init__(self, node: GraphNode, facts: Facts, reassociate: bool) -> None:
+    def __init__(self, node: GraphNode, facts: Facts, reassociate: bool, box: Box | None) -> None:
         self.node = node
         self.steps = steps_of(node, facts)
-        self.boxes: dict[Step, Box | None] = {}  # None: all of it, whatever it is
+        self.boxes: dict[Step, Box | None] = {self.steps[-1]: box}  # None: all of it, whatever it is
         self.made: dict[Step, Narrowed] = {}
         self.needs: dict[Key, Box | None] = {}
         self._facts = facts
         self._reassociate = reassociate
         self.values = Values(facts)
+        self._work_out()
+        # Dask's own slice copies a small part of a block.
+        self.slices = any((made.func or step.task.func) is chunk.getitem for step, made in self.made.items())
 
     @property
     def box(self) -> Box | None:
         """What the task gives; None for all of it."""
         return self.boxes[self.steps[-1]]
 
-    @property
-    def slices(self) -> bool:
-        """Whether one of the calls is dask's own slice, which copies a small part of a block."""
-        return any((made.func or step.task.func) is chunk.getitem for step, made in self.made.items())
-
-    def demand(self, box: Box | None) -> None:
-        """Work out what is needed for a box of the result, from the last step to the first."""
-        self.boxes = {self.steps[-1]: box}
-        self.made.clear()
-        self.needs.clear()
+    def _work_out(self) -> None:
+        """What is needed for the box of the result, from the last step to the first."""
         for step in reversed(self.steps):
             if step not in self.boxes:
                 continue  # nobody needs it any more
