@@ -58,10 +58,12 @@ def test_two_rows_of_blocks_are_held(source: Any, boundary: str) -> None:
     x = source((256, 256, 64), (32, 32, 64))
     y = smoothed(x, (1, 1, 0), boundary=boundary).mean(axis=(0, 1))
     block = 32 * 32 * 64 * 8
+    # their edges are 1/16 of them; up to three blocks more, as names break the ties in the order of tasks
+    most = 20 * block
     assert held(y, stock_optimizer) >= 24 * block
-    assert held(y, dask_rewrite.optimize) <= 18.5 * block  # and their edges, which are 1/16 of them
+    assert held(y, dask_rewrite.optimize) <= most
     forecast = dask_rewrite.forecast(y, threads=2)
-    assert forecast.after.peak <= 18.5 * block < 24 * block <= forecast.before.peak
+    assert forecast.after.peak <= most < 24 * block <= forecast.before.peak
 
 
 @pytest.mark.parametrize(("side", "fires"), [(90, False), (91, True)])
