@@ -121,7 +121,7 @@ class Lowering:
         refs = self.references
         order, users = layer_order(refs.hlg, refs.outputs)
         refs.read_layers(order)
-        check_size(refs.flat, refs.plans, refs.outputs, self.max_tasks)
+        check_size(refs, self.max_tasks)
         refs.token, refs.names = mark_layers(refs, order, users, self.salt)
         self.declared = Declared(refs.hlg, refs.names, refs.blocks_of, self.assume)
         clusters = self._clusters(order, users)

@@ -44,7 +44,22 @@ class OverlapBlocks:
     @property
     def tasks(self) -> int:
         """How many tasks dask makes of the whole layer: one for each block, and one for each part of it."""
-        return prod(map(len, self.axes)) + prod(sum(map(len, axis)) for axis in self.axes)
+        return prod(self.numblocks) + self.made
+
+    @property
+    def made(self) -> int:
+        """How many tasks are made here: a whole block is no part of its own."""
+        return prod(sum(map(len, axis)) for axis in self.axes)
+
+    @property
+    def least(self) -> int:
+        """How many tasks are made for one block, at least."""
+        return prod(min(map(len, axis), default=1) for axis in self.axes)
+
+    @property
+    def numblocks(self) -> tuple[int, ...]:
+        """Blocks along each axis."""
+        return tuple(map(len, self.axes))
 
     @staticmethod
     def fits(layer: Layer) -> TypeGuard[ArrayOverlapLayer]:

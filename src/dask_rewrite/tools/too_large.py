@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
+from dask._task_spec import TaskRef
 from dask.array import Array
-from dask.blockwise import Blockwise
 from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.typing import Key
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Metrics
 from dask_rewrite.hook.optimizer import most_tasks
+from dask_rewrite.lowering.layer_order import layer_order
+from dask_rewrite.lowering.references import References
 from dask_rewrite.lowering.sizes import over_limit, surely_above, tasks_of
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.tools.expressions import collections_in, expression_of
@@ -43,11 +44,12 @@ def too_large(collections: Sequence[Any]) -> Report | None:
     built = HighLevelGraph.merge(*graphs)
     if tasks_of(built) <= limit:
         return None
-    blocks = {name for name, layer in built.layers.items() if type(layer) is Blockwise}
-    whole = {each.name: each.npartitions for each in found if type(each) is Array and each.name in blocks}
-    if sum(whole.values()) <= limit:
-        outputs = flatten([each.__dask_keys__() for each in found])
-        if not surely_above(limit, _made(built), blocks, outputs):
+    arrays = {array.name: array for each in found for array in _arrays(each)}
+    if sum(map(_outputs, arrays.values())) <= limit:
+        outputs = list(dict.fromkeys(flatten([each.__dask_keys__() for each in found])))
+        refs = References(built, outputs, annotated=False)
+        refs.read_layers(layer_order(built, outputs)[0])
+        if not surely_above(limit, refs):
             return None
     put_together = sum(not isinstance(each, Delayed) for each in found)  # by one more task for each
     size = Metrics(tasks_of(built) + put_together, 0, 0)
@@ -69,9 +71,20 @@ class _Unmade:
         return expression_of(self.collections).__dask_graph__()
 
 
-def _made(hlg: HighLevelGraph) -> dict[Key, Any]:
-    made: dict[Key, Any] = {}
-    for layer in hlg.layers.values():
-        if isinstance(layer, MaterializedLayer):
-            made.update(layer.mapping)
-    return made
+def _arrays(collection: Any) -> list[Array]:
+    """The arrays that a collection consists of, also those of xarray's objects."""
+    kind: Any = type(collection)
+    variables = [collection]
+    if hasattr(kind, "variable"):
+        variables = [collection.variable]
+    elif hasattr(kind, "variables"):
+        variables = list(collection.variables.values())
+    data = [each if type(each) is Array else getattr(each, "_data", None) for each in variables]
+    return [each for each in data if type(each) is Array]
+
+
+def _outputs(array: Array) -> int:
+    """How many tasks stay, at least, since they make the blocks of an array; futures are none."""
+    layer = array.dask.layers.get(array.name)
+    kinds = set(map(type, layer.mapping.values())) if isinstance(layer, MaterializedLayer) else set()
+    return 0 if layer is None or any(issubclass(kind, TaskRef) for kind in kinds) else array.npartitions
