@@ -41,6 +41,7 @@ DIVISORS = {
     "passes/fuse_small.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",
     "passes/fuse_small.py:_SAMPLE",
+    "passes/reuse_buffers.py:_SAMPLE",
     "passes/tiny_reads.py:PER_THREAD",
     "passes/tiny_reads.py:_BLOCKS",
 }

@@ -146,6 +146,22 @@ STREAMS = [
     ),
 ]
 
+BUFFERS = [
+    Target(
+        "((x * 1.8 + 32) ** 2 - 1).mean() on 64 MB blocks, 1 thread: one block beyond the input",
+        [("degrees", 6)],
+        at_most("degrees", 6, "traced 1", 2.1 * 2896**2 * 8, "B"),
+    ),
+    *(
+        Target(
+            f"((x * 1.8 + 32) ** 2 - 1).mean() on 64 MB blocks, {on} threads: <= 0.75 of stock's seconds",
+            [("degrees", 6)],
+            ratio("degrees", 6, f"seconds {on}", 0.75),
+        )
+        for on in ("1", "2")
+    ),
+]
+
 MEMORY = [
     *GRAM,
     *ONE_OUTPUT,
@@ -154,5 +170,6 @@ MEMORY = [
     *COVARIANCE,
     *SHARED,
     *STREAMS,
+    *BUFFERS,
     Target("from end to end, on whatever scheduler: no longer than stock", [], never_longer),
 ]

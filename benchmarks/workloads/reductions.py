@@ -67,5 +67,13 @@ def overlap_rows(da: ModuleType, n: int) -> Any:
     return x.map_overlap(_doubled, depth=(1, 1, 0)).mean(axis=(0, 1))
 
 
+@workload(2, 6, 6, heavy=True, on=("1", "2"))
+def degrees(da: ModuleType, n: int) -> Any:
+    """((x * 1.8 + 32) ** 2 - 1).mean() over n random blocks of 64 MB."""
+    side = 2896 if n > 2 else 200
+    x = da.random.default_rng(0).random((n * side, side), chunks=side)
+    return ((x * 1.8 + 32) ** 2 - 1).mean()
+
+
 def _doubled(block: Any) -> Any:
     return block * 2

@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from helpers import assert_same, assert_sound, functions_in, keys_of, stock, switched_on, tasks_of
 from random_programs import OPERATIONS, programs
 
+#: What is done to large blocks alone is done to these, too.
+SMALL_TOO = {"rewrite.options": {"reuse-buffers": {"min-bytes": 1}}}
+
 
 def run(outputs: list[da.Array], **kwargs: Any) -> tuple[str, Any]:
     """The result, or the error."""
@@ -33,7 +36,7 @@ def test_the_same_bits_as_stock(program: tuple[list[da.Array], bool]) -> None:
     scheduler = "threads" if threads else "sync"
     with stock():
         expected = run(outputs, scheduler="sync")
-    with switched_on():
+    with switched_on(**SMALL_TOO):
         actual = run(outputs, scheduler=scheduler)
     assert_same(actual, expected)
     tasks = tasks_of(*outputs)
@@ -59,7 +62,8 @@ def test_optimizing_first_and_going_on(program: tuple[list[da.Array], bool]) -> 
     outputs, _ = program
     with stock():
         expected = run([x + 1 if x.dtype.kind != "b" else x for x in outputs], scheduler="sync")
-    optimized = dask_rewrite.optimize(*outputs)
+    with switched_on(**SMALL_TOO):
+        optimized = dask_rewrite.optimize(*outputs)
     optimized = optimized if isinstance(optimized, tuple) else (optimized,)
     actual = run([x + 1 if x.dtype.kind != "b" else x for x in optimized], scheduler="sync")
     assert_same(actual, expected)

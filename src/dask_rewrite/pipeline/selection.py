@@ -24,6 +24,7 @@ from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.reread import Reread
+from dask_rewrite.passes.reuse_buffers import ReuseBuffers
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.stream import Stream
@@ -59,6 +60,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "detach": Detach,  # on the slices that are tasks of their own in the end
+    "reuse-buffers": ReuseBuffers,  # on whole tasks: what is a step of one has no other user
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "sweep": Sweep,  # last: drops what the others left behind
 }

@@ -8,6 +8,7 @@ from typing import Any
 from dask_rewrite.analysis.knowledge.calling import CALLING
 from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.analysis.knowledge.in_place import WRITING
 from dask_rewrite.analysis.knowledge.joining import JOINING
 from dask_rewrite.analysis.knowledge.known import Known
 from dask_rewrite.analysis.knowledge.linear_algebra import LATE, LINEAR_ALGEBRA
@@ -32,6 +33,7 @@ TABLES: tuple[dict[Callable[..., Any], Known], ...] = (
     PARTIALS,
     REDUCTIONS,
     SELECTIONS,
+    WRITING,
 )
 
 __all__ = ["LATE", "TABLES"]

@@ -19,6 +19,7 @@ from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from dask_rewrite.analysis.knowledge.loading import reads_in_order
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import children
@@ -27,14 +28,23 @@ from dask_rewrite.passes.movement.mosaic import Piece
 from dask_rewrite.passes.site import Site
 
 _RANDOM = [of_dask(random, name) for name in ("_apply_random_func", "_apply_random")]
-_MAKERS = frozenset(
+#: These give arrays of their own in C order.
+MAKERS = frozenset(
     map(id, (concatenate3, concatenate_shaped, np.zeros, np.ones, np.full, np.empty, *_RANDOM))
 )
 #: These give results in the order of their arguments.
 _KEEPERS = frozenset(
-    id(getattr(operator, name))
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
-) | frozenset(map(id, (np.concatenate, np.pad, chunk.astype)))
+    map(
+        id,
+        (
+            *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod),
+            *(operator.pow, operator.neg, operator.pos, operator.abs, operator.invert),
+            *(operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge),
+            *(operator.and_, operator.or_, operator.xor),
+            *(*IN_PLACE, np.concatenate, np.pad, chunk.astype),
+        ),
+    )
+)
 #: Blocks are looked at this far down.
 _DEPTH = 6
 
@@ -83,7 +93,7 @@ class Order:
         if type(node) is not Task or not depth or self._site.facts.of(key) is None:
             return False
         func = node.func
-        if id(func) in _MAKERS:
+        if id(func) in MAKERS:
             return True
         if type(func) is partial and not node.dependencies:
             return self._is_creation(func)
