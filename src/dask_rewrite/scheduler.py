@@ -67,6 +67,30 @@ def machine() -> Machine:
     return Machine(max(1, int(threads or CPU_COUNT)), 1, _physical_memory(), bool(threads))
 
 
+def as_if(threads: int, workers: int) -> dict[str, Any]:
+    """The configuration under which `machine` finds so many threads for each of so many workers.
+
+    Examples
+    --------
+    >>> with dask.config.set(as_if(4, 2)):
+    ...     machine()[:2]
+    (8, 2)
+    """
+    if not workers:
+        return {"scheduler": "threads", "num_workers": threads}
+    return {"scheduler": ClientOfNobody(threads, workers)}
+
+
+class ClientOfNobody:
+    """Stands where the client of a cluster would, and knows how large that is."""
+
+    asynchronous = False
+
+    def __init__(self, threads: int, workers: int) -> None:
+        whole = {"n_workers": workers, "total_threads": threads * workers, "total_memory": _physical_memory()}
+        self._scheduler_identity = whole
+
+
 def on_event_loop() -> bool:
     """Whether the event loop of an asynchronous client waits for this thread.
 

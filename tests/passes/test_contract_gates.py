@@ -9,15 +9,17 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import DataNode
 from dask.graph_manipulation import chunks
 
+import dask_rewrite
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.pipeline.run import rewrite_tasks
-from dask_rewrite.scheduler import Machine, machine
+from dask_rewrite.scheduler import Machine, as_if, machine
 from helpers import keys_of, switched_on
 from passes.contract_cases import (
     PRODUCTS,
@@ -164,3 +166,42 @@ def file(tmp_path: Path) -> Any:
         made.create_dataset("x", data=values, chunks=(20, 20))
     with h5py.File(tmp_path / "x.h5", "r") as opened:
         yield opened["x"]
+
+
+# --------------------------------------------------------------------------------------
+# arrays in memory
+
+
+def waiting_arrays(y: da.Array) -> int:
+    """How many arrays of the graph wait for a gate."""
+    after, _ = run(lowered(y))
+    found = [node for node in after.nodes.values() if getattr(node, "func", None) is chunks.bind]
+    arrays = [node for node in found if type(node.args[0]) is DataNode]
+    assert all(node.data_producer for node in arrays)
+    return len(arrays)
+
+
+def test_arrays_that_travel_with_the_graph_wait_as_loads_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_rewrite.passes.contract.cost_model.GATES_CLUSTER", 0)
+    values = (np.arange(40 * 640) % 17.0).reshape(40, 640)
+    x = da.from_array(values, chunks=10)
+    for y, right in (
+        (x @ x.T, values @ values.T),
+        ((x - 3) @ (x * 2).T, (values - 3) @ (values * 2).T),
+    ):
+        assert not waiting_arrays(y)  # in this process they are held anyway
+        with switched_on(**as_if(1, 2)):
+            assert waiting_arrays(y) > 100
+            np.testing.assert_array_equal(y.compute(scheduler="sync"), right)
+    with switched_on(**as_if(1, 2)):
+        y = (x - x.sum()) @ x.T  # which needs all of them at once
+        assert not waiting_arrays(y)
+        np.testing.assert_array_equal(y.compute(scheduler="sync"), (values - values.sum()) @ values.T)
+
+
+def test_what_a_cluster_holds_does_not_hang_on_the_source() -> None:
+    values = np.arange(1200 * 12000.0).reshape(1200, 12000)
+    held = []
+    for x in (da.from_array(values, chunks=400), da.random.default_rng(0).random(values.shape, chunks=400)):
+        held.append(dask_rewrite.forecast(x @ x.T, threads=1, workers=2).after.peak)
+    assert held[0] < 1.2 * held[1]

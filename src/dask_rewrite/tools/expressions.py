@@ -23,9 +23,7 @@ def expression_of(collections: Sequence[Any], optimizer: Any = None, asked: str 
         from dask.delayed import optimize as of_delayed
     else:
         of_arrays = of_bags = of_delayed = optimizer
-    with dask.config.set(
-        array_optimize=of_arrays, delayed_optimize=of_delayed, bag_optimize=of_bags, scheduler=None
-    ):
+    with dask.config.set(array_optimize=of_arrays, delayed_optimize=of_delayed, bag_optimize=of_bags):
         return FinalizeCompute(collections_to_expr(found)).optimize()
 
 

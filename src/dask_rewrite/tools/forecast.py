@@ -17,7 +17,7 @@ from dask_rewrite.analysis.memory.graphs import sized
 from dask_rewrite.analysis.memory.original import Original
 from dask_rewrite.analysis.memory.runs import Run, Standing, simulate
 from dask_rewrite.graph.collector import collector_paused
-from dask_rewrite.scheduler import machine
+from dask_rewrite.scheduler import as_if, machine
 from dask_rewrite.tools.curves import curve
 from dask_rewrite.tools.expressions import expression_of
 from dask_rewrite.tools.tables import html_table, shorten, text_table
@@ -135,8 +135,8 @@ def forecast(*collections: Any, threads: int | None = None, workers: int | None 
     from dask_rewrite.hook.optimizer import Recorder
 
     recorder = Recorder()
-    # rewritten for the threads that were asked about
-    asked = {} if threads is None or workers else {"scheduler": "threads", "num_workers": threads}
+    # rewritten for what was asked about
+    asked = {} if threads is None and workers is None else as_if(*_where(threads, workers))
     with dask.config.set(asked):
         rewritten = expression_of(collections, recorder, "forecast")
     stock = expression_of(collections)

@@ -58,7 +58,7 @@ class Contract:
         if not found:
             return graph
         running = context.machine
-        most = most_bytes(found, running.threads, site)
+        most = most_bytes(found, running, site)
         if most is not None and most < self.min_bytes:
             remarks.missed(self.name, found[0].root, f"{shown(most)} are not worth it")
             return graph
@@ -120,7 +120,7 @@ class Contract:
             return Missed(reason)
         nodes = site.graph.nodes
         private = private_blocks(site.graph, users, [tree.leaves for tree in group.trees], stop)
-        points = gate_points(nodes, private)
+        points = gate_points(nodes, private, running.workers > 1 and not alone)
         sizes = group.sizes(site, private, points)
         if isinstance(sizes, Missed):
             return sizes

@@ -8,14 +8,16 @@ contraction alone needs is gated: anything else could need what the gate waits f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import make_task, may_move
+from dask_rewrite.graph.nodes import make_task, may_move, nameless
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
@@ -61,19 +63,38 @@ def private_blocks(
     return {key: number for key, number in first.items() if key not in own}
 
 
-def gate_points(nodes: Mapping[Key, GraphNode], private: Mapping[Key, int]) -> dict[Key, Task]:
-    """The tasks that start what one slab needs and no slab before it: mostly loads."""
-    points: dict[Key, Task] = {}
+def gate_points(
+    nodes: Mapping[Key, GraphNode], private: Mapping[Key, int], travels: bool
+) -> dict[Key, GraphNode]:
+    """What starts the work on one slab and on no slab before it: mostly loads.
+
+    Parameters
+    ----------
+    nodes : mapping
+        The graph.
+    private : mapping
+        As `private_blocks` gives it.
+    travels : bool
+        The graph goes to other processes: arrays in it are loads like others.
+    """
+    points: dict[Key, GraphNode] = {}
     for key, number in private.items():
         node = nodes[key]
         if type(node) is Task and may_move(node.func):
-            below = [dep for dep in node._dependencies if private.get(dep) == number]
-            if not any(type(nodes[dep]) is Task for dep in below):
+            below = [nodes[dep] for dep in node._dependencies if private.get(dep) == number]
+            if not any(type(each) is Task or (travels and is_array(each)) for each in below):
                 points[key] = node
+        elif travels and is_array(node):
+            points[key] = node
     return points
 
 
-def read_again(site: Site, points: Mapping[Key, Task]) -> dict[Key, Task]:
+def is_array(node: GraphNode | None) -> bool:
+    """Whether a node is an array at hand."""
+    return type(node) is DataNode and type(node.value) is np.ndarray
+
+
+def read_again(site: Site, points: Mapping[Key, GraphNode]) -> dict[Key, Task]:
     """For each gated task, itself with the loads in it that others need as well: each is then read twice.
 
     Only what reads an array or file, or is known to give the same whenever it runs, may be repeated.
@@ -87,7 +108,7 @@ def read_again(site: Site, points: Mapping[Key, Task]) -> dict[Key, Task]:
             if type(load) is Task and _may_repeat(load, site):
                 if all(type(nodes.get(source)) is DataNode for source in load._dependencies):
                     loads[dep] = load
-        if loads:
+        if loads and type(node) is Task:
             found[key] = with_values(node, loads)
     return found
 
@@ -124,10 +145,10 @@ class Gates:
     def ref(self, step: int) -> TaskRef:
         return TaskRef((self.name, step))
 
-    def load(self, key: Key, node: Task, step: int, root: bool) -> Task:
+    def load(self, key: Key, node: GraphNode, step: int, root: bool) -> Task:
         """The same load under another key, waiting for a gate; ``root``: it has no other inputs."""
         self.used.add(step)
-        inner = make_task(None, node.func, node.args, node.kwargs, node._dependencies)
+        inner: Any = nameless(node) if type(node) is Task else DataNode(None, node.value)  # type: ignore[attr-defined] # an array
         gate = self.ref(step)
         return make_task(key, chunks.bind, (inner, gate), {}, node._dependencies | {gate.key}, root)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
@@ -17,6 +17,7 @@ from dask_rewrite.passes.contract.cost_model import Block, Sizes
 from dask_rewrite.passes.contract.terms import Term, with_loads
 from dask_rewrite.passes.contract.trees import Tree
 from dask_rewrite.passes.site import Site
+from dask_rewrite.scheduler import Machine
 
 #: Sums of these kinds of numbers are exact in any order, or up to rounding.
 _EXACT, _ROUNDED = "iu", "fc"
@@ -89,7 +90,9 @@ class Group:
             self.scalar = self.scalar or len(shape or ()) == len(reducer.axis)
         return None
 
-    def sizes(self, site: Site, private: Mapping[Key, int], points: Mapping[Key, Task]) -> Sizes | Missed:
+    def sizes(
+        self, site: Site, private: Mapping[Key, int], points: Mapping[Key, GraphNode]
+    ) -> Sizes | Missed:
         """What the cost model needs, or which fact is missing."""
         first: dict[Key, int] = {}
         last: dict[Key, int] = {}
@@ -102,7 +105,7 @@ class Group:
                         last[dep] = number
         blocks = []
         for key, begin in first.items():
-            if type(site.node(key)) is DataNode:
+            if type(site.node(key)) is DataNode and key not in points:
                 continue  # in memory from the beginning to the end
             size = estimate(site.facts, key)
             if size is None:
@@ -117,7 +120,7 @@ class Group:
         count, kept = len(self.terms[0]), self._kept(site)
         return Sizes(len(self.trees), count, self.accumulator, blocks, kept, below, self._loses_digits)
 
-    def take_loads(self, site: Site, points: Mapping[Key, Task]) -> bool:
+    def take_loads(self, site: Site, points: Mapping[Key, GraphNode]) -> bool:
         """Make the loads parts of the terms, if each is needed by one term and nobody else."""
         nodes = site.graph.nodes
         needed = {key for terms in self.terms for term in terms for key in term.body._dependencies}
@@ -125,13 +128,15 @@ class Group:
         if loads and site.graph.origin.shared:
             return False
         root = self.trees[0].root
+        found: dict[Key, Task] = {}
         for key in loads:
-            if key not in points or not site.used_once(key) or not site.same_annotations(key, root):
+            point = points.get(key)
+            if type(point) is not Task or not site.used_once(key) or not site.same_annotations(key, root):
                 return False
-            if any(type(nodes.get(source)) is not DataNode for source in points[key]._dependencies):
+            if any(type(nodes.get(source)) is not DataNode for source in point._dependencies):
                 return False
+            found[key] = point
         if loads:
-            found = {key: points[key] for key in loads}
             self.terms = [[with_loads(term, found) for term in terms] for terms in self.terms]
         return True
 
@@ -169,12 +174,12 @@ def _fact(body: Task, facts: Facts, looked_at: dict[Any, Fact | None]) -> Fact |
     return looked_at[same]
 
 
-def most_bytes(trees: Sequence[Tree], threads: int, site: Site) -> int | None:
+def most_bytes(trees: Sequence[Tree], machine: Machine, site: Site) -> int | None:
     """Bytes that these sums need at most, before their terms are opened; None if nobody can tell."""
     nodes, facts = site.graph.nodes, site.facts
     total = 0
     for key in set().union(*[nodes[leaf]._dependencies for tree in trees for leaf in tree.leaves]):
-        if type(nodes.get(key)) is not DataNode:
+        if type(nodes.get(key)) is not DataNode or machine.workers > 1:
             size = estimate(facts, key)
             if size is None:
                 return None
@@ -183,7 +188,7 @@ def most_bytes(trees: Sequence[Tree], threads: int, site: Site) -> int | None:
         size = estimate(facts, tree.leaves[0])
         if size is None:
             return None
-        partial_sums = 1 + tree.alone * (threads + len(tree.leaves))
+        partial_sums = 1 + tree.alone * (machine.threads + len(tree.leaves))
         total += size.size * tree.reducer.dtype.itemsize * partial_sums
     return total
 

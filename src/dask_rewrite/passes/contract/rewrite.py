@@ -38,7 +38,7 @@ class Work:
         The sums.
     plan : Plan
         How.
-    points : dict of Key to Task
+    points : dict of Key to GraphNode
         What can wait for a gate.
     private : dict of Key to int
         What only this contraction needs, with the first term that needs it.
@@ -48,7 +48,7 @@ class Work:
 
     group: Group
     plan: Plan
-    points: dict[Key, Task]
+    points: dict[Key, GraphNode]
     private: Mapping[Key, int]
     again: Mapping[Key, Task]
 
