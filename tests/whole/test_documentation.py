@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import dask_rewrite
 from dask_rewrite.pipeline.selection import PASSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,10 +47,12 @@ def test_every_command_of_the_documents_exists(name: str) -> None:
     assert used <= functions
 
 
-#: Pages whose blocks of Python run one after the other, as printed; what examples print is not compared.
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "quickstart", "configuration", "is-it-on"))]
-PAGES += ["docs/comparison.md", "docs/walkthrough.md"]
-PAGES += ["docs/cluster.md", "docs/troubleshooting.md", "docs/forecast.md", "docs/passes/tree-sum.md"]
+#: Every page with Python: its blocks run one after the other; what examples print is not compared.
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if "\n```python\n" in page.read_text()
+)
 
 
 def _tested() -> list[tuple[str, str]]:
@@ -101,17 +104,28 @@ def test_the_picture_is_what_its_script_draws() -> None:
         assert made == (folder / "before-and-after.svg").read_text()
 
 
-def test_the_wheel_of_the_page_is_the_one_that_is_built() -> None:
-    import dask_rewrite
+def test_pictures_of_the_pages_are_there_and_small() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
+            assert 500 < (page.parent / name).stat().st_size < 40_000, name
 
+
+def test_what_is_photographed_is_the_anomaly_of_the_walk_through(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh")
+    pytest.importorskip("zarr")
+    script = runpy.run_path(str(ROOT / "docs/pictures/dashboard.py"))
+    names = script["streamed"](script["program"](str(tmp_path)), tmp_path / "page.html", dask_rewrite.enable)
+    assert len(names) < 1200
+    assert "bokeh" in (tmp_path / "page.html").read_text()
+
+
+def test_the_wheel_of_the_page_is_the_one_that_is_built() -> None:
     wheels = re.findall(r"dask_rewrite-(\S+)-py3-none-any.whl", (ROOT / "docs/quickstart.md").read_text())
     assert wheels == [dask_rewrite.__version__]
 
 
 def test_the_versions_agree() -> None:
     import tomllib
-
-    import dask_rewrite
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == dask_rewrite.__version__
