@@ -177,3 +177,17 @@ def test_is_linear() -> None:
 def test_same_graph_again() -> None:
     x = stencil(2)
     assert list(tasks_of(x)) == list(tasks_of(x))
+
+
+def test_files_that_are_cast_as_they_are_read(tmp_path: Any) -> None:
+    h5py = pytest.importorskip("h5py")
+    values = np.random.default_rng(0).random((60, 40))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        read = da.from_array(file.create_dataset("x", data=values, chunks=(20, 20)), chunks=20)
+        for x in (read.astype("f4").astype("f8"), np.sqrt(read.astype("f4"))):
+            y = rolled(rolled(x))
+            assert applied(y)
+            with dask.config.set({"rewrite.reassociate": False}):
+                assert_same_as_stock(y.sum(), y.astype("f8"))
+        turned = da.from_array(values.T, chunks=20).T.astype("f4")
+        assert not applied(rolled(rolled(turned + 1)))

@@ -99,12 +99,31 @@ class Order:
             return self._is_creation(func)
         if func is chunk.getitem:
             return self._copies(key, node)
-        if any(func is getter for getter in GETTERS):
-            source = self._site.node(node.args[0].key) if type(node.args[0]) is TaskRef else None
-            return type(source) is DataNode and reads_in_order(source.value)
-        if not self.keeps(node):
+        if self._reads(node):
+            return True
+        if self.keeps(node):
+            return all(self.is_c(dep, depth - 1) for dep in node.dependencies)
+        return self._keeps_reads(node, depth)
+
+    def _reads(self, node: Task) -> bool:
+        """Whether a task reads a file in C order."""
+        if not any(node.func is getter for getter in GETTERS):
             return False
-        return all(self.is_c(dep, depth - 1) for dep in node.dependencies)
+        source = self._site.node(node.args[0].key) if type(node.args[0]) is TaskRef else None
+        return type(source) is DataNode and reads_in_order(source.value)
+
+    def _keeps_reads(self, node: Task, depth: int) -> bool:
+        """Whether functions that keep the order are called on reads in C order, and on blocks in C order."""
+        if type(node.func) is not np.ufunc and id(node.func) not in _KEEPERS:
+            return False
+        for child in children(node):
+            if type(child) is TaskRef:
+                found = self.is_c(child.key, depth - 1)
+            else:
+                found = type(child) is Task and (self._reads(child) or self._keeps_reads(child, depth))
+            if not found:
+                return False
+        return True
 
     def keeps(self, node: Any) -> bool:
         """All functions in a task give results in the order of their arguments, whatever gaps these have."""
