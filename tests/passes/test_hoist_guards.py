@@ -276,3 +276,21 @@ def test_objects_that_hold_what_holds_them_are_weighed() -> None:
     scales = Scales(1 << 40)
     assert 10_000 < scales.weigh(nodes).light < 1_000_000
     assert scales.weigh({"nodes": nodes}).light < 2_000_000
+
+
+def test_tasks_that_carried_something_else_when_they_were_optimized_before() -> None:
+    """The same names make the same key, unless that stands in the graph already."""
+    table, other = np.arange(50_000.0), np.arange(50_000.0) * 2
+    first, last = partial(np.dot, table), partial(np.add, other)
+    keys = tuple([("y", i) for i in range(4)])
+    once, _ = run({key: Task(key, first, i * table) for i, key in enumerate(keys)}, keys)
+    (name,) = hoisted(once.nodes)
+    again: dict[Any, Any] = {name: once.nodes[name]}
+    for key in keys:
+        task: Any = once.nodes[key]
+        inner = Task(None, task.func, *task.args)
+        again[key] = Task(key, last, inner)
+    twice, _ = run(again, keys)
+    assert twice.nodes[name] is once.nodes[name]
+    assert len(hoisted(twice.nodes)) == 2
+    assert_same(dask.get(twice.nodes, list(keys)), dask.get(again, list(keys)))

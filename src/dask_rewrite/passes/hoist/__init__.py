@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter
@@ -65,7 +65,8 @@ class Hoist:
             counts = carried.counts()
             heavy = self._heavy(weights, counts, scales)
             if heavy:
-                made = self._hoisted(_uses(tasks, heavy, carried, counts, context), scales, remarks)
+                uses = _uses(tasks, heavy, carried, counts, context)
+                made = self._hoisted(uses, scales, remarks, graph.nodes)
         for kind, error in scales.failed.items():
             remarks.missed(self.name, None, f"{kind} cannot be weighed: {error}")
         if not made:
@@ -91,15 +92,17 @@ class Hoist:
             if sum((times[id(core)] - 1) * scales.core_bytes(core) for core in weight.cores) >= self.min_saved
         }
 
-    def _hoisted(self, uses: list[_Use], scales: Scales, remarks: Remarks) -> dict[Key, GraphNode]:
+    def _hoisted(
+        self, uses: list[_Use], scales: Scales, remarks: Remarks, nodes: Container[Key]
+    ) -> dict[Key, GraphNode]:
         """The tasks over keys, and the keys."""
-        apart = self._parts(uses, scales, remarks)
+        apart = self._parts(uses, scales, remarks, nodes)
         made: dict[Key, GraphNode] = {}
         for use in uses:
             key = use.tasks[0].key
             parts = apart.get(id(use), [])
             if use.whole and remarks.allow(self.name, key):
-                name = self._key_name("whole", [use])
+                name = self._key_name("whole", [use], nodes)
                 made[name] = DataNode(name, Held(use.function))
                 use.move(made, _call(TaskRef(name)), frozenset((name,)))
                 size = _size(scales.nbytes(use.weight))
@@ -116,13 +119,16 @@ class Hoist:
                 remarks.applied(self.name, key, f"{size} in {len(use.tasks)} tasks, shared with others")
         return made
 
-    def _key_name(self, what: str, users: Sequence[_Use]) -> str:
+    def _key_name(self, what: str, users: Sequence[_Use], nodes: Container[Key]) -> str:
         """Made from the names of all tasks that use the key, which say what it is."""
         keys = [str(task.key) for use in users for task in use.tasks]
-        return f"{self.name}-" + fingerprint([repr(self), what, *keys])
+        name = f"{self.name}-" + fingerprint([repr(self), what, *keys])
+        while name in nodes:  # the same tasks carried something else when they were optimized before
+            name = f"{self.name}-" + fingerprint([name])
+        return name
 
     def _parts(
-        self, uses: list[_Use], scales: Scales, remarks: Remarks
+        self, uses: list[_Use], scales: Scales, remarks: Remarks, nodes: Container[Key]
     ) -> dict[int, list[tuple[str, list[Any]]]]:
         """What of each use becomes parts of which key; marks uses that become a key as a whole."""
         carriers: dict[int, list[_Use]] = {}  # of each heavy part
@@ -150,7 +156,7 @@ class Hoist:
                 for use in users:
                     use.whole = len(use.tasks) > 1
             else:
-                name = self._key_name(f"parts {len(cores)}", users)
+                name = self._key_name(f"parts {len(cores)}", users, nodes)
                 for use in users:
                     apart.setdefault(id(use), []).append((name, cores))
         return apart
