@@ -167,3 +167,24 @@ def test_names_are_not_those_of_other_tasks() -> None:
         for key in ours.keys() & theirs.keys() - {key for one in made for key in one.__dask_keys__()}:
             waits_for = getattr(theirs[key], "dependencies", frozenset())
             assert ours[key].dependencies == waits_for or loads({0: theirs[key]}, getter), key
+
+
+def test_tiny_blocks_that_are_made_out_of_nothing() -> None:
+    x = da.random.default_rng(1).random((160, 160), chunks=8)
+    with dask.config.set(scheduler="threads", num_workers=2):
+        for made in (x.sum(), x.max(axis=0), (x + 1).std(axis=1)):
+            with switched_on():
+                assert len(tasks_of(made)) < 400 / 2
+            assert_same_as_stock(made)
+        unknown = x.map_blocks(lambda block: block * 2).sum()
+        with switched_on():
+            assert len(tasks_of(unknown)) >= 400  # what they take is not known
+        large = da.random.default_rng(1).random((640, 1280), chunks=(64, 160)).sum()
+        with switched_on():
+            assert len(tasks_of(large)) >= 80
+
+
+def test_tiny_blocks_that_others_use_stay() -> None:
+    x = da.random.default_rng(1).random((160, 160), chunks=8)
+    assert_same_as_stock(x.sum(), x)
+    assert_same_as_stock(x.max(), x.T[:9], x - x.min())

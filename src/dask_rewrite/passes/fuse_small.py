@@ -44,7 +44,8 @@ class FuseSmall:
     side by side gains nothing. Legal where the consumer is the only user of each producer; worth it
     where facts say that all blocks involved are small and the functions are known, so that nothing
     slow is hidden in them. Reads of files of which little is known or which are large stay tasks of their
-    own; tiny ones go together as long as there are several tasks for each thread. Small slices of a large
+    own; tiny ones, and tiny blocks that are made out of nothing, go together as long as there are several
+    tasks for each thread. Small slices of a large
     block go into a task that waits for nothing else.
 
     Parameters

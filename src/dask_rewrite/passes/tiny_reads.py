@@ -1,4 +1,4 @@
-"""Which tasks read little, and how many of these one task may take in."""
+"""Which tasks read little, or make little out of nothing, and how many of these one task may take in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PER_THREAD = 4
 
 
 def tiny_reads(graph: Graph, site: Site, max_bytes: int) -> tuple[set[Key], int]:
-    """Tasks that wait for nothing but a file, of which they read little, for the one task that uses them.
+    """Tasks that wait for nothing, or for a file of which they read little, for the one task that uses them.
 
     Parameters
     ----------
@@ -49,11 +49,9 @@ def tiny_reads(graph: Graph, site: Site, max_bytes: int) -> tuple[set[Key], int]
     users, nodes = site.context.users(graph), graph.nodes
     files = {key for key, node in nodes.items() if type(node) is DataNode}
     groups: defaultdict[Any, list[Key]] = defaultdict(list)
-    if files:
-        for key, node in nodes.items():
-            deps = node._dependencies
-            if deps and type(node) is Task and type(key) is tuple and deps <= files and users[key] == 1:
-                groups[key[0], id(node.func)].append(key)
+    for key, node in nodes.items():
+        if type(node) is Task and type(key) is tuple and users[key] == 1 and node._dependencies <= files:
+            groups[key[0], id(node.func)].append(key)
     found: set[Key] = set()
     largest = 1
     for keys in groups.values():
