@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from dask.typing import Key
@@ -24,11 +25,19 @@ def estimate(facts: Facts, key: Key) -> Estimate | None:
     fact = believed(facts, key)
     if fact is not None:
         return Estimate(fact.size, fact.nbytes)
-    value = facts.value(key)  # means and moments pass dicts of blocks from one step to the next
-    parts = list(value.values()) if type(value) is dict else []
+    parts = _parts(facts.value(key))
     if not parts or not all(type(part) is Fact for part in parts):
         return None
     return Estimate(sum([part.size for part in parts]), sum([part.nbytes for part in parts]))
+
+
+def _parts(value: Any) -> list[Any]:
+    """Blocks: means and moments pass dicts of them from one step to the next, and several go in a list."""
+    if type(value) is dict:
+        return list(value.values())
+    if type(value) is not list:
+        return []
+    return list(chain.from_iterable([_parts(each) if type(each) is dict else [each] for each in value]))
 
 
 def believed(facts: Facts, key: Key) -> Fact | None:

@@ -27,6 +27,7 @@ from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.reuse_buffers import ReuseBuffers
 from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
+from dask_rewrite.passes.siblings import Siblings
 from dask_rewrite.passes.stream import Stream
 from dask_rewrite.passes.tree_sum import TreeSum
 
@@ -58,6 +59,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
+    "siblings": Siblings,  # on what is small once it is fused, before chains take it in
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "detach": Detach,  # on the slices that are tasks of their own in the end
     "reuse-buffers": ReuseBuffers,  # on whole tasks: what is a step of one has no other user
