@@ -191,7 +191,7 @@ class _Together:
 
     def _join(self, groups: Sequence[Group]) -> None:
         """Put the tasks of one level together."""
-        groups = [group for group in groups if len(group) >= _LEAST]
+        groups = [group for group in groups if len(group) >= max(2, _LEAST)]
         tasks = sum(map(len, groups))
         most = min(self._most, tasks // max(1, _TASKS * self._site.context.machine.threads))
         parts = [part for group in groups for part in self._parts(group, most)]
