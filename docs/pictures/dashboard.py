@@ -39,7 +39,7 @@ def program(folder: str) -> xr.DataArray:
 
 def streamed(anomaly: xr.DataArray, page: Path, on: Any) -> list[str]:
     """Compute on two workers and write the stream of tasks as a page; the names of what ran."""
-    with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+    with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
         anomaly[:9].compute()  # what is imported is imported
         with get_task_stream(client, plot="save", filename=str(page)) as stream, on():
             anomaly.compute()
