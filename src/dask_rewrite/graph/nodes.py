@@ -100,10 +100,15 @@ def cast_to(kind: type, key: Key | None, parts: tuple[Any, ...], deps: Deps) -> 
     return make_task(key, _identity_cast, parts, _TYPES.get(kind) or {"typ": kind}, deps)
 
 
+def under(key: Key | None, task: Task, producer: bool = False) -> Task:
+    """The same call under another key; a producer loads data, and schedulers spread those over workers."""
+    return make_task(key, task.func, task.args, task.kwargs, task._dependencies, producer)
+
+
 def renamed(node: GraphNode, key: Key) -> GraphNode:
     """The same node under another key."""
     if type(node) is Task:
-        return make_task(key, node.func, node.args, node.kwargs, node._dependencies, node._data_producer)
+        return under(key, node, node._data_producer)
     if type(node) is Alias:
         return Alias(key, node.target)
     if isinstance(node, NestedContainer):  # holds no key of its own
@@ -142,7 +147,7 @@ def count_references(node: GraphNode, key: Key) -> int:
 
 def nameless(task: Task) -> Task:
     """The same task without a key, to stand inside another."""
-    return make_task(None, task.func, task.args, task.kwargs, task._dependencies)
+    return under(None, task)
 
 
 def is_coroutine(func: Any) -> bool:

@@ -14,7 +14,7 @@ from toolz import concat
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import Deps, call_with_dict, make_task
+from dask_rewrite.graph.nodes import Deps, call_with_dict, under
 from dask_rewrite.graph.program import Step, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -165,7 +165,7 @@ class FuseChains:
             assert isinstance(body, Task)
             if producer == body._data_producer:
                 return body
-            return make_task(chain[0], body.func, body.args, body.kwargs, body._dependencies, producer)
+            return under(chain[0], body, producer)
         if max(inner) + 3 > self.max_depth:
             return None
         return _as_program(chain, tasks, producer, programs)
@@ -261,5 +261,5 @@ def streamed(node: GraphNode, consumer: GraphNode) -> GraphNode:
     if node.func is bags.reify and consumer.func is bags.reify:
         (inner,) = node.args
         if type(inner) is Task:
-            return make_task(node.key, inner.func, inner.args, inner.kwargs, inner._dependencies)
+            return under(node.key, inner)
     return node

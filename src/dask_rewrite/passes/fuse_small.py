@@ -16,7 +16,7 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
-from dask_rewrite.graph.nodes import make_task
+from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
@@ -148,8 +148,8 @@ class _Absorbing:
         for key in producers_first(consumers, self._before):
             if taken := self._taken(nodes[key], self._together):
                 nodes[key] = made = with_values(nodes[key], taken)
-                if key in self._reads:  # keeps the mark by which schedulers spread reads over workers
-                    nodes[key] = make_task(key, made.func, made.args, made.kwargs, made._dependencies, True)
+                if key in self._reads:
+                    nodes[key] = under(key, made, True)
                 fused += len(taken)
                 for dep in taken:
                     del nodes[dep]

@@ -11,7 +11,7 @@ from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, under
 from dask_rewrite.graph.program import operation, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
@@ -155,7 +155,7 @@ def assembled(key: Key, steps: Sequence[tuple[Step, Task]], producer: bool) -> T
     """The steps, each with the call that is made of it, as one task: nested, or a program."""
     nested = _nested(steps)
     if nested is not None:
-        return make_task(key, nested.func, nested.args, nested.kwargs, nested._dependencies, producer)
+        return under(key, nested, producer)
     inputs: dict[Any, str] = {}
     for _, task in steps:
         for name in sorted([dep for dep in task._dependencies if type(dep) is not Step], key=repr):

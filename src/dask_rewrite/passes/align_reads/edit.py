@@ -18,7 +18,7 @@ from dask.utils import key_split
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
@@ -125,7 +125,7 @@ class Edit:
         if made.func is operator.getitem and not self.site.read_only(key):
             made = operation(np.array, (made,), {"order": "C"})
         reads = self.file.key in made._dependencies
-        return make_task(key, made.func, made.args, made.kwargs, made._dependencies, reads)
+        return under(key, made, reads)
 
     def around(self, key: Key, box: Box) -> Task:
         """A task that reads among other things, with the read made from units."""

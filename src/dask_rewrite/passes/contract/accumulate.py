@@ -14,7 +14,7 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.graph.nodes import make_task
+from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.contract.terms import Term
 from dask_rewrite.passes.contract.trees import Tree, combiner, keeps_dimensions
@@ -138,7 +138,7 @@ def accumulate(
 
     def keep(chain: int, step: int, expression: Task) -> TaskRef:
         key = name(chain, step)
-        nodes[key] = _under(key, expression)
+        nodes[key] = under(key, expression)
         return TaskRef(key)
 
     for c, chain in enumerate(steps):
@@ -152,7 +152,7 @@ def accumulate(
     ends = _few(ends, len(steps), gather, keep)
     by_root = scalar or loose
     last = _by_root(root, ends, combine) if by_root else _with_axes(_sum(gather, ends), root, tree)
-    nodes[tree.root] = _under(tree.root, last, root._data_producer)
+    nodes[tree.root] = under(tree.root, last, root._data_producer)
     return nodes
 
 
@@ -191,7 +191,3 @@ def _adding(combine: Any, add: Callable[..., Any]) -> _Add:
     if combine is None:
         return lambda one, other: operation(add, (one, other))
     return lambda one, other: operation(combine, (List(other, one),))
-
-
-def _under(key: Key, task: Task, producer: bool = False) -> Task:
-    return make_task(key, task.func, task.args, task.kwargs, task._dependencies, producer)

@@ -17,7 +17,7 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import make_task, may_move, nameless
+from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
@@ -163,5 +163,5 @@ class Gates:
                 made[note] = make_task(note, chunks.checkpoint, (wait,), {}, frozenset((wait.key,)))
             waits = [TaskRef(note) for note in notes]
         gate = operation(chunks.checkpoint, waits)
-        made[key] = make_task(key, gate.func, gate.args, gate.kwargs, gate._dependencies)
+        made[key] = under(key, gate)
         return made

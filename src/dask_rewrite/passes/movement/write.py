@@ -15,7 +15,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.graph.names import fingerprint, layer_name
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
@@ -73,7 +73,7 @@ class Writer:
         if type(body) is not Task:
             return body
         producer = task.data_producer
-        return make_task(key, body.func, body.args, body.kwargs, body._dependencies, producer)
+        return under(key, body, producer)
 
     def _body(self, key: Key, form: Block) -> GraphNode | str | None:
         mosaic, dtype = form

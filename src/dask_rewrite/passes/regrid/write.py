@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import compound, fingerprint, mark
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.emit import Emitter
@@ -83,9 +83,7 @@ class Coarse:
         body = with_values(whole.task, values)
         coarse: Key = (self._name, *place)
         producer = whole.task._data_producer
-        self.nodes[coarse] = make_task(
-            coarse, body.func, body.args, body.kwargs, body._dependencies, producer
-        )
+        self.nodes[coarse] = under(coarse, body, producer)
         shape = tuple([along[b] - along[a] for along, (a, b) in zip(self._borders, group)])
         name = whole.array.name
         parts: dict[Key, View] = {}
@@ -113,7 +111,7 @@ class Coarse:
             body = self._emitter.expression(mosaic, argument.dtype)
             if body is None:
                 return None
-            self.nodes[join] = make_task(join, body.func, body.args, body.kwargs, body._dependencies)
+            self.nodes[join] = under(join, body)
         return TaskRef(join)
 
     def _mosaic(self, argument: Argument, ranges: list[range], group: Group) -> Mosaic:

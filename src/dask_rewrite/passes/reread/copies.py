@@ -12,7 +12,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import make_task, nameless, renamed
+from dask_rewrite.graph.nodes import make_task, nameless, renamed, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.reread.phases import Phases, below
@@ -83,10 +83,7 @@ class Copies:
         copy: Task = nodes[key]
         if len(users) == 1 and self._fits(users[0], key):
             user = with_values(nodes[users[0]], {key: copy})
-            producer = user._data_producer or copy._data_producer
-            nodes[users[0]] = make_task(
-                users[0], user.func, user.args, user.kwargs, user._dependencies, producer
-            )
+            nodes[users[0]] = under(users[0], user, user._data_producer or copy._data_producer)
             del nodes[key]
             self.annotations.pop(key, None)
             self._site.context.regrouped.add(users[0])
@@ -135,7 +132,7 @@ class Copies:
             token = fingerprint([self._site.graph.origin.token, self._name])
             self._gates[waits] = key = (f"{self._name}-gate-{token}", len(self._gates))
             gate = operation(chunks.checkpoint, tuple(map(TaskRef, waits)))
-            self.nodes[key] = make_task(key, gate.func, gate.args, gate.kwargs, gate._dependencies)
+            self.nodes[key] = under(key, gate)
         return self._gates[waits]
 
 

@@ -10,12 +10,12 @@ from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import nameless
+from dask_rewrite.graph.nodes import nameless, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.stream.slabs import Slab, Slabs
 from dask_rewrite.passes.stream.trees import Tree, at_once
-from dask_rewrite.passes.stream.write import Programs, combined, joined_key, part, slab_task, together, under
+from dask_rewrite.passes.stream.write import Programs, combined, joined_key, part, slab_task, together
 
 
 @dataclass(slots=True)

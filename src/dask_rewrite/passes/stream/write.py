@@ -12,14 +12,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.graph.names import JOINED, mark, unmarked
-from dask_rewrite.graph.nodes import (
-    NO_DEPS,
-    call_with_dict,
-    cast_to,
-    make_container,
-    make_task,
-    nameless,
-)
+from dask_rewrite.graph.nodes import NO_DEPS, call_with_dict, cast_to, make_container, nameless, under
 from dask_rewrite.graph.program import operation, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.stream.slabs import Slab
@@ -64,11 +57,6 @@ def combined(task: Any, parts: Sequence[Any]) -> Task:
     for _ in range(depth):
         nested = List(nested)
     return operation(task.func, (nested,))
-
-
-def under(key: Key, task: Task, producer: bool = False) -> Task:
-    """An expression as a task."""
-    return make_task(key, task.func, task.args, task.kwargs, task._dependencies, producer)
 
 
 def slab_task(key: Key, slab: Slab, result: Any, nodes: Mapping[Key, GraphNode], programs: Programs) -> Task:

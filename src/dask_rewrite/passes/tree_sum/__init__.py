@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.graph.names import fingerprint, layer_name
-from dask_rewrite.graph.nodes import NO_DEPS, children, make_task
+from dask_rewrite.graph.nodes import NO_DEPS, children, under
 from dask_rewrite.graph.templates import opened, template_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Replacement, Site
@@ -79,9 +79,7 @@ class TreeSum:
         if not changed:
             return None
         body = with_calls(body, changed)
-        nodes[task.key] = make_task(
-            task.key, body.func, body.args, body.kwargs, body._dependencies, task._data_producer
-        )
+        nodes[task.key] = under(task.key, body, task._data_producer)
         return nodes
 
     def _plan(self, fold: Fold, key: Key, site: Site) -> _Plan | Missed:
@@ -185,4 +183,4 @@ def _product(term: Any, key: Key, site: Site) -> Task | None:
     factors = [site.facts.of(factor) for factor in node._dependencies]
     if any(factor is None or factor.nbytes > made.nbytes for factor in factors):
         return None
-    return make_task(None, node.func, node.args, node.kwargs, node._dependencies)
+    return under(None, node)

@@ -9,7 +9,7 @@ from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.folds import Fold
-from dask_rewrite.graph.nodes import NO_DEPS, Deps, make_container, make_task
+from dask_rewrite.graph.nodes import NO_DEPS, Deps, make_container, make_task, under
 from dask_rewrite.graph.program import operation
 
 
@@ -79,7 +79,7 @@ class Cutter:
     def _node(self, terms: Sequence[Any]) -> TaskRef:
         key = self._key(len(self.nodes))
         call = folding(self.fold, terms)
-        self.nodes[key] = make_task(key, call.func, call.args, call.kwargs, call._dependencies)
+        self.nodes[key] = under(key, call)
         return TaskRef(key)
 
 
