@@ -203,6 +203,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def cubed(session: nox.Session) -> None:
+    """cubed beside stock dask and this package, in an environment of its own."""
+    install(session, "demo", "cubed")
+    session.run("python", "-m", "benchmarks.beside_cubed", env={"OPENBLAS_NUM_THREADS": "1"})
+
+
+@nox.session
 def suites(session: nox.Session) -> None:
     """dask's own array, bag and delayed tests, with the optimizer switched on."""
     install(session, "demo", "suites")

@@ -217,3 +217,19 @@ def test_targets_judge():
 def test_every_target_names_a_workload():
     assert {name for target in targets.TARGETS for name, _ in target.needs} <= set(WORKLOADS)
     assert len(WORKLOADS) >= 30
+
+
+def test_what_is_compared_with_cubed_gives_the_same_on_our_sides(monkeypatch):
+    from benchmarks import beside_cubed
+
+    monkeypatch.setattr(beside_cubed, "SIZE", 300)
+    monkeypatch.setattr(beside_cubed, "SIDES", dict(list(beside_cubed.SIDES.items())[:2]))
+    table = beside_cubed.table()
+    assert list(table.columns) == [
+        "stock dask",
+        "dask-rewrite",
+        "tasks: stock dask",
+        "tasks: dask-rewrite",
+    ]
+    page = (ROOT / "docs/comparison.md").read_text()
+    assert all(f"| {name} |" in page for name in table.index)
