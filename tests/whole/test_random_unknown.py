@@ -15,9 +15,10 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from helpers import assert_same, assert_sound, keys_of, stock, switched_on, tasks_of
+from random_more import ADDED
 from random_unknown import SOURCES, STEPS, programs_of_unknown
 
 for module in ("xarray", "zarr"):
@@ -37,6 +38,8 @@ EAGER: dict[str, Any] = {
         "inline-sources": {"max-bytes": 64},
         "halo-corners": {"max-bytes": 64},
         "hoist": {"min-bytes": 1, "min-saved": 1},
+        "reuse-buffers": {"min-bytes": 1},
+        "reread": {"min-bytes": 1, "min-blocks": 1},
     },
 }
 
@@ -65,6 +68,12 @@ def test_small_blocks_are_treated_as_large_ones_are(outputs: list[da.Array]) -> 
     compare(outputs, **EAGER)
 
 
+@settings(max_examples=settings().max_examples // 3)
+@given(programs_of_unknown())
+def test_blocks_are_read_again_instead_of_held(outputs: list[da.Array]) -> None:
+    compare(outputs, **EAGER, **{"rewrite.reread": True})
+
+
 @given(programs_of_unknown())
 def test_the_same_bits_as_stock(outputs: list[da.Array]) -> None:
     compare(outputs)
@@ -72,4 +81,5 @@ def test_the_same_bits_as_stock(outputs: list[da.Array]) -> None:
 
 def test_there_are_many_sources_and_steps() -> None:
     assert len(SOURCES) >= 6
-    assert len(STEPS) >= 12
+    assert len(STEPS) >= 24
+    assert len(ADDED) >= 12
