@@ -114,7 +114,6 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="dask-rewrite-written-") as folder:
         data = Data(Path(folder), size)
         for name in names:
-            print(name, file=sys.stderr, flush=True)
             is_same, figures = measured(PROGRAMS[name], data)
             wrong += [name] * (is_same == "NO")
             line = [name, is_same]
@@ -124,6 +123,7 @@ def main(arguments: list[str]) -> int:
                     ratios[figure][name] = ours / stock
                 line += [show(stock, unit), show(ours, unit), f"{ours / stock:.2f}" if stock else "-"]
             lines.append(line)
+            print(*line, file=sys.stderr, flush=True)  # a run that is stopped has not been in vain
     heads = [head for figure in FIGURES for head in (f"{figure}: stock", "ours", "x")]
     print(grid(["program", "same", *heads], lines))
     for figure, found in ratios.items():
