@@ -37,6 +37,7 @@ NO_THRESHOLDS = {
 DIVISORS = {
     "analysis/memory/runs.py:POINTS",
     "lowering/lower.py:_BATCH",
+    "passes/coalesce/weights.py:_BLOCKS",
     "passes/fuse_small.py:REDUCES",
     "passes/fuse_small.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",

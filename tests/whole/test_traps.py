@@ -155,15 +155,16 @@ def test_trap_09_priorities_are_computed_from_the_original_keys() -> None:
     assert {0, 10} <= set(priorities.values())
 
 
-def test_trap_11_no_size_loses_the_depth_bound() -> None:
+@pytest.mark.parametrize("disabled", [[], ["coalesce"]])
+def test_trap_11_no_size_loses_the_depth_bound(disabled: list[str]) -> None:
     x = y = da.ones((101, 101), chunks=1).map_blocks(add_one)
     for _ in range(60):
         x, y = y, (x + y) * 0.5
-    with switched_on():
+    with switched_on(**{"rewrite.disable": disabled}):
         sent = pickle.loads(cloudpickle.dumps(FinalizeCompute(collections_to_expr([x])).optimize()))
     # This is what the scheduler does with it.
     tasks = dict(sent.__dask_graph__())
-    assert len(tasks) > 10_000
+    assert (len(tasks) > 10_000) == bool(disabled)
     assert max(map(nesting, tasks.values())) <= MAX_NESTING
     for task in list(tasks.values())[:20]:
         pickle.loads(cloudpickle.dumps(task))

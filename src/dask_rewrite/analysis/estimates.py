@@ -50,11 +50,18 @@ def believed(facts: Facts, key: Key) -> Fact | None:
         fact = facts.declared.belief(key)
     fact = fact or facts.of(key)
     if fact is None and facts.declared is not None:
-        if facts.beliefs is None:
-            facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))
-        facts.beliefs.lookup = facts.lookup
-        fact = facts.beliefs.of(key)
+        fact = beliefs_of(facts).of(key)
     return fact
+
+
+def beliefs_of(facts: Facts) -> Facts:
+    """Facts that take declarations for true, to estimate what expressions over such blocks give."""
+    if facts.declared is None:
+        return facts
+    if facts.beliefs is None:
+        facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))
+    facts.beliefs.lookup = facts.lookup
+    return facts.beliefs
 
 
 def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
@@ -62,4 +69,4 @@ def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
     return None if found is None else intern(found)
 
 
-__all__ = ["Estimate", "believed", "estimate"]
+__all__ = ["Estimate", "beliefs_of", "believed", "estimate"]

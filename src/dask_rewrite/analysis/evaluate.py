@@ -37,6 +37,7 @@ from dask_rewrite.analysis.fact_cache import (
 )
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import FILES, source_of
+from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
@@ -164,6 +165,8 @@ class Evaluator:
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         if func is _identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
+        if func is list and (rows := tasks_of(task)) is not None:
+            return self._list(rows, env)
         return NOTHING
 
     def _frame(self, task: Task, env: Mapping[Any, Any]) -> Any:

@@ -205,12 +205,15 @@ def function_of(func: Any) -> Function:
     is_frame = calls_frame(func)
     about = None if is_frame else known(inner)
     is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
+    is_known |= func is list  # of batches
     try:
         number = number_of(func) if is_known and not is_frame else None
     except TypeError:  # an argument that cannot be compared
         number = None
     seed = about.seed if about is not None and inner is func else None
-    return Function(is_known, number, is_frame or func is last or func is _identity_cast, seed)
+    return Function(
+        is_known, number, is_frame or func is last or func is _identity_cast or func is list, seed
+    )
 
 
 def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:

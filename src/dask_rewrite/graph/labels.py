@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from itertools import chain, repeat
 from typing import Any
 
 from dask._task_spec import GraphNode, List, Task, _identity_cast
@@ -10,7 +11,9 @@ from dask.utils import funcname
 from toolz import functoolz, identity, pipe
 
 #: Functions that only hold a task together.
-_PLUMBING = frozenset([pipe, identity, _identity_cast, operator.call, dict, list, tuple])
+_PLUMBING = frozenset(
+    [pipe, identity, _identity_cast, operator.call, dict, list, tuple, map, zip, chain, repeat]
+)
 
 
 def functions_of(node: Any) -> list[str]:

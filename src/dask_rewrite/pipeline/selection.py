@@ -11,6 +11,7 @@ from dask_rewrite.config import Options
 from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.passes.align_reads import AlignReads
 from dask_rewrite.passes.base import Pass, Rules
+from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.cull_tasks import Sweep
 from dask_rewrite.passes.demand import Demand
@@ -64,6 +65,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "detach": Detach,  # on the slices that are tasks of their own in the end
     "reuse-buffers": ReuseBuffers,  # on whole tasks: what is a step of one has no other user
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
+    "coalesce": Coalesce,  # on tasks as they are in the end, with constants out of the way
     "sweep": Sweep,  # last: drops what the others left behind
 }
 

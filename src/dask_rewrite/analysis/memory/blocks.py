@@ -20,6 +20,7 @@ from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact
+from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of, opened
@@ -271,14 +272,16 @@ def _calls(node: Any) -> Iterator[Task]:
     while stack:
         each, scope = stack.pop()
         if type(each) is Task:
-            if (frame := frame_of(each)) is None:
+            if (rows := tasks_of(each)) is not None:
+                stack.extend([(row, scope) for row in rows])
+            elif (frame := frame_of(each)) is None:
                 yield with_values(each, scope) if scope else each
                 stack.extend([(arg, scope) for arg in (*each.args, *each.kwargs.values())])
-                continue
-            given = {name: _within(value, scope) for name, value in frame.inputs.items()}
-            stack.extend([(value, {}) for value in given.values()])
-            references = {name: value for name, value in given.items() if isinstance(value, TaskRef)}
-            stack.extend([(body, references) for body in frame.bodies])
+            else:
+                given = {name: _within(value, scope) for name, value in frame.inputs.items()}
+                stack.extend([(value, {}) for value in given.values()])
+                references = {name: value for name, value in given.items() if isinstance(value, TaskRef)}
+                stack.extend([(body, references) for body in frame.bodies])
         elif isinstance(each, NestedContainer):
             stack.extend([(arg, scope) for arg in each.args])
 

@@ -10,6 +10,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
 from dask_rewrite.analysis.memory.declared import declared_blocks
+from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.names import JOINED, unmarked
 
 
@@ -35,7 +36,7 @@ class Original:
                 return None
             name, place = unmarked(key[0]), key[1:]
             if (found := self._results.value((name, *place))) is not None:
-                return found
+                return found if (rows := tasks_of(nodes.get(key))) is None else [found] * len(rows)
             for where in (place, place[:-1]):  # a task that gives several results, or a step of a chain
                 parts = [self._results.value((each, *where)) for each in name.split(JOINED)]
                 if None not in parts:

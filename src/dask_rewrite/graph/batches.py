@@ -1,0 +1,114 @@
+"""Batches: one task that makes, as a list, what many tasks of one form would make one by one.
+
+``list(map(template, rows of inputs))``, in functions of the standard library and dask's own `Task` only. The
+inputs come as columns, one value for each row: another batch, some of the results of one, or a list.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import chain, repeat
+from types import MethodType
+from typing import Any
+
+from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.graph.substitute import with_values
+
+
+def batch(key: Key, template: Any, columns: Sequence[Any], rows: int, producer: bool = False) -> Task:
+    """The task that calls a template once for each row.
+
+    Parameters
+    ----------
+    key : Key
+        The key of the task.
+    template : bound method
+        ``Task.__call__`` of a task over the names ``x0``, ``x1``, ...
+    columns : sequence
+        By input its values in all rows: nodes or references that give them, or a list of them.
+    rows : int
+        How many rows there are.
+    producer : bool
+        Whether the task loads or creates data.
+
+    Examples
+    --------
+    >>> body = Task(None, operator.add, TaskRef("x0"), TaskRef("x1"))
+    >>> made = batch("y", body.__call__, [TaskRef("x"), [1, 2]], 2)
+    >>> made({"x": [10, 20]})
+    [11, 22]
+    """
+    deps = frozenset().union(*[column.dependencies for column in columns if isinstance(column, GraphNode)])
+    deps = deps.union([column.key for column in columns if isinstance(column, TaskRef)])
+    if columns:
+        names = make_task(None, repeat, (tuple([f"x{i}" for i in range(len(columns))]), rows), {}, NO_DEPS)
+        cells = make_task(None, zip, tuple(columns), NO_KWARGS, deps)
+        pairs = make_task(None, map, (zip, names, cells), NO_KWARGS, deps)
+        values = make_task(None, map, (dict, pairs), NO_KWARGS, deps)
+    else:
+        values = make_task(None, repeat, ({}, rows), NO_KWARGS, NO_DEPS)
+    calls = make_task(None, map, (template, values), NO_KWARGS, deps)
+    return make_task(key, list, (calls,), NO_KWARGS, deps, producer)
+
+
+def one_of(results: Key, row: int | slice) -> Task:
+    """One of the results of a batch, or some of them, as an expression.
+
+    >>> one_of("y", 1)({"y": [11, 22]})
+    22
+    """
+    return make_task(None, operator.getitem, (TaskRef(results), row), NO_KWARGS, frozenset([results]))
+
+
+def tasks_of(node: Any) -> list[Any] | None:
+    """What a batch computes, row by row, as expressions; None for anything else.
+
+    Examples
+    --------
+    >>> body = Task(None, operator.add, TaskRef("x0"), TaskRef("x1"))
+    >>> made = batch("y", body.__call__, [TaskRef("x"), [1, 2]], 2)
+    >>> [task.args[1] for task in tasks_of(made)]
+    [1, 2]
+    >>> tasks_of(body) is None
+    True
+    """
+    if type(node) is not Task or node.func is not list or len(node.args) != 1 or node.kwargs:
+        return None
+    calls = node.args[0]
+    if type(calls) is not Task or calls.func is not map or type(calls.args[0]) is not MethodType:
+        return None
+    body, values = calls.args[0].__self__, calls.args[1]
+    if type(body) is not Task or type(values) is not Task:
+        return None
+    if values.func is repeat:
+        return [body] * values.args[1]
+    names, cells = values.args[1].args[1:]
+    rows = zip(*[_cells(column, names.args[1]) for column in cells.args])
+    return [with_values(body, dict(zip(names.args[0], row))) for row in rows]
+
+
+def _cells(column: Any, rows: int) -> Sequence[Any]:
+    """What a column gives in each row."""
+    if type(column) is TaskRef:
+        return [one_of(column.key, row) for row in range(rows)]
+    if type(column) is List:
+        return column.args
+    if type(column) is not Task:
+        return list(column)
+    if column.func is repeat:
+        return [column.args[0]] * rows
+    if column.func is chain:
+        return [cell for part in column.args for cell in _cells(part, rows)]
+    results = column.args[0].key
+    if column.func is operator.getitem:
+        part = column.args[1]
+        return [one_of(results, row) for row in range(part.start, part.stop)]
+    picked: Any = column.func.__reduce__()  # operator.itemgetter
+    return [one_of(results, row) for row in picked[1]]
+
+
+__all__ = ["batch", "one_of", "tasks_of"]

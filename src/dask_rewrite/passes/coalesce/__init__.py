@@ -1,0 +1,124 @@
+"""Tiny tasks that do the same on neighbouring blocks, as one task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any, ClassVar
+
+from dask._task_spec import Task
+from dask.typing import Key
+
+from dask_rewrite.graph.graph import Graph, depths_of
+from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.passes.coalesce.forms import forms
+from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
+from dask_rewrite.passes.coalesce.weights import Weights
+from dask_rewrite.passes.coalesce.write import Batch, Writer
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """``y0 = f(x0); y1 = f(x1); ...`` → ``y = list(map(f, [x0, x1, ...]))``, for very many tiny tasks.
+
+    A task costs the scheduler, a worker and the network the better part of a millisecond, whatever it does.
+    Where a graph has more of them than any machine runs at once, neighbouring blocks of an array that are
+    made alike become the list that one task makes (horizontal fusion). Legal where nobody asked for the
+    blocks, and among tasks of equal depth, none of which can wait for another. Worth it where blocks are
+    small; for each thread several tasks are left, more of them where functions are unknown, since these
+    may be slow.
+
+    Parameters
+    ----------
+    min_tasks : int
+        Graphs of fewer tasks stay as they are.
+    max_bytes : int
+        Largest block, in bytes, that counts as small.
+    """
+
+    name: ClassVar[str] = "coalesce"
+    min_tasks: int = 10_000
+    max_bytes: int = 65_536
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        if len(graph.nodes) < self.min_tasks or graph.origin.shared:
+            return graph
+        batches = list(self._batches(graph, context))
+        if not batches:
+            return graph
+        writer = Writer(batches)
+        places = writer.places
+        made = {each.members[0]: writer.written(each) for each in batches}
+        nodes: dict[Key, Any] = {}
+        for key, node in graph.nodes.items():
+            if key not in places:
+                nodes[key] = writer.without_members(node)
+            elif key in made:
+                nodes[made[key].key] = made[key]
+        text = f"tiny tasks in batches: {len(places)} in {len(batches)}"
+        context.remarks.applied(self.name, None, text, len(places))
+        return graph.with_nodes(nodes)
+
+    def _batches(self, graph: Graph, context: Context) -> Iterator[Batch]:
+        weights = Weights(Site(graph, context), self.max_bytes)
+        token = fingerprint([self.name, graph.origin.token])
+        groups, layers = _groups(graph, context)
+        together = {name: weights.together(keys) for name, keys in layers.items()}
+        nodes: Any = graph.nodes
+        for (name, _), keys in groups.items():
+            most = together[name]
+            if most < 2 or len(keys) < 2:
+                continue
+            edges = tile_edges([key[1:] for key in keys], most)
+            new = mark(name, token)
+            for form in forms([nodes[key] for key in keys]):
+                members = [keys[row] for row in form.rows]
+                call = form.template.__call__
+                for rows in tiled([key[1:] for key in members], edges):
+                    if len(rows) < 2:
+                        continue
+                    pick = itemgetter(*rows)
+                    own = pick(members)
+                    producer = nodes[own[0]]._data_producer
+                    yield Batch((new, *own[0][1:]), own, call, list(map(pick, form.columns)), producer)
+
+
+def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[str, list[Any]]]:
+    """Blocks that may be made together: by array and depth, and all those of each array."""
+    nodes: Any = graph.nodes
+    layers: defaultdict[str, list[Any]] = defaultdict(list)
+    aside = {*graph.outputs, *graph.annotations}
+    for key, node in nodes.items():
+        if type(node) is not Task:
+            aside.update(node._dependencies)
+        elif type(key) is tuple and len(key) > 1 and type(key[0]) is str:
+            layers[key[0]].append(key)
+    depths = depths_of(nodes)
+    groups: dict[Any, list[Any]] = {}
+    for name, keys in [*layers.items()]:
+        if not aside.isdisjoint(keys):
+            layers[name] = keys = [key for key in keys if key not in aside]
+        functions = {id(nodes[key].func): nodes[key].func for key in keys}
+        if not _is_grid(keys) or not all(map(context.may_move, functions.values())):
+            del layers[name]
+            continue
+        keys.sort()
+        for depth, key in zip(map(depths.__getitem__, keys), keys):
+            groups.setdefault((name, depth), []).append(key)
+    return groups, layers
+
+
+def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether keys are those of blocks, of which there are several."""
+    if len(keys) < 2 or len(set(map(len, keys))) > 1:
+        return False
+    _, *axes = zip(*keys)
+    return set(map(type, chain.from_iterable(axes))) == {int}
+
+
+__all__ = ["Coalesce"]

@@ -1,0 +1,138 @@
+"""The form that many tasks share, and the columns of what differs in them; found column by column."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
+
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
+
+from dask_rewrite.graph.nodes import GATHERING, make_container, make_task
+
+_func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
+_producer = attrgetter("_data_producer")
+
+
+class Form(NamedTuple):
+    """Tasks of one form.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Which of the tasks that were given these are.
+    template : Task
+        What all compute, over the names ``x0``, ``x1``, ...
+    columns : list of sequences
+        By name what stands in its place in each row: references, or literals.
+    """
+
+    rows: Sequence[int]
+    template: Task
+    columns: list[Sequence[Any]]
+
+
+class _Differ(Exception):
+    """Not all tasks are of one form: something that tells them apart, for each of them."""
+
+
+class _Refused(Exception):
+    """There is something in the tasks that cannot be taken apart."""
+
+
+def forms(tasks: Sequence[Task]) -> list[Form]:
+    """The forms of tasks, of which each has two tasks or more.
+
+    Examples
+    --------
+    >>> tasks = [Task(i, pow, TaskRef(("x", i)), 2) for i in range(3)]
+    >>> [(form.rows, form.template.args, len(form.columns)) for form in forms(tasks)]
+    [(range(0, 3), (TaskRef('x0'), 2), 1)]
+    """
+    found: list[Form] = []
+    waiting: list[Sequence[int]] = [range(len(tasks))]
+    while waiting:
+        rows = waiting.pop()
+        columns: list[Sequence[Any]] = []
+        try:
+            template = _common([tasks[row] for row in rows] if rows != range(len(tasks)) else tasks, columns)
+        except _Refused:
+            continue
+        except _Differ as differ:
+            parts: defaultdict[Any, list[int]] = defaultdict(list)
+            for row, name in zip(rows, differ.args[0]):
+                parts[name].append(row)
+            waiting += [part for part in parts.values() if len(part) > 1]
+        else:
+            found.append(Form(rows, template, columns))
+    return found
+
+
+def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
+    """What stands in the template for these parts of the tasks, of which there is at least one."""
+    first = cells[0]
+    kinds = set(map(type, cells))
+    if len(kinds) > 1 and any(issubclass(kind, (GraphNode, TaskRef)) for kind in kinds):
+        raise _Differ(list(map(type, cells)))
+    kind = type(first)
+    if kind is Task:
+        return _task(cells, columns)
+    if kind is List:
+        lengths = list(map(len, map(_args, cells)))
+        _check_alike(lengths)
+        args = _each(map(_args, cells), columns)
+        return make_container(first, args, _names_in(args))
+    if kind is DataNode and all(cell.value is first.value for cell in cells):
+        return first
+    if issubclass(kind, GraphNode) or (issubclass(kind, TaskRef) and kind is not TaskRef):
+        raise _Refused
+    if kind is not TaskRef and all(map(is_, cells, repeat(first))):
+        return first
+    columns.append(cells)
+    return TaskRef(f"x{len(columns) - 1}")
+
+
+def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
+    first = tasks[0]
+    options = list(map(_kwargs, tasks))
+    same_options = all(map(is_, options, repeat(first.kwargs)))
+    _check_alike(list(map(id, map(_func, tasks))))
+    _check_alike(list(map(len, map(_args, tasks))))
+    _check_alike(list(map(_producer, tasks)))
+    if not same_options:
+        _check_alike(list(map(tuple, options)))
+    args = _each(map(_args, tasks), columns)
+    kwargs = first.kwargs
+    if kwargs and id(first.func) not in GATHERING:
+        if not same_options or any(map(_refers, kwargs.values())):
+            kwargs = dict(zip(kwargs, _each(map(dict.values, options), columns)))
+    return make_task(None, first.func, args, kwargs, _names_in(chain(args, kwargs.values())))
+
+
+def _refers(value: Any) -> bool:
+    return isinstance(value, (GraphNode, TaskRef))
+
+
+def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:
+    return tuple([_common(cells, columns) for cells in zip(*rows)])
+
+
+def _check_alike(names: list[Any]) -> None:
+    if names.count(names[0]) < len(names):
+        raise _Differ(names)
+
+
+def _names_in(parts: Any) -> frozenset[Any]:
+    """The names that parts of a template refer to."""
+    found: set[Any] = set()
+    for part in parts:
+        if type(part) is TaskRef:
+            found.add(part.key)
+        elif isinstance(part, GraphNode):
+            found |= part._dependencies
+    return frozenset(found)
+
+
+__all__ = ["Form", "forms"]

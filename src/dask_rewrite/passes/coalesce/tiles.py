@@ -1,0 +1,53 @@
+"""Neighbouring blocks: a grid of blocks cut into tiles of equal edges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import floordiv
+from typing import Any
+
+
+def tile_edges(coordinates: Sequence[tuple[int, ...]], most: int) -> tuple[int, ...]:
+    """How many blocks a tile is long along each axis: powers of two, as equal as they can be.
+
+    Powers of two let the tiles of arrays with different numbers of blocks fit into each other, and equal
+    edges those of an array and of its transpose.
+
+    Parameters
+    ----------
+    coordinates : sequence of tuple of int
+        Where the blocks stand.
+    most : int
+        Blocks of a tile at most.
+
+    Examples
+    --------
+    >>> tile_edges([(i, j) for i in range(10) for j in range(3)], 32)
+    (8, 4)
+    """
+    extents = [len(set(axis)) for axis in zip(*coordinates)]
+    edges = [1] * len(extents)
+    size = 1
+    while 2 * size <= most:
+        room = [axis for axis, extent in enumerate(extents) if edges[axis] < extent]
+        if not room:
+            break
+        edges[min(room, key=edges.__getitem__)] *= 2
+        size *= 2
+    return tuple(edges)
+
+
+def tiled(coordinates: Sequence[tuple[int, ...]], edges: tuple[int, ...]) -> list[list[int]]:
+    """Which of the blocks lie in one tile, for each tile.
+
+    >>> tiled([(0, 0), (0, 1), (0, 2), (1, 1)], (2, 2))
+    [[0, 1, 3], [2]]
+    """
+    tiles: defaultdict[Any, list[int]] = defaultdict(list)
+    for row, where in enumerate(coordinates):
+        tiles[tuple(map(floordiv, where, edges))].append(row)
+    return list(tiles.values())
+
+
+__all__ = ["tile_edges", "tiled"]

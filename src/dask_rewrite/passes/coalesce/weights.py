@@ -1,0 +1,84 @@
+"""How many tasks of a layer may go into one, by what they take, do and give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dask._task_spec import DataNode, List, Task
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import beliefs_of, estimate
+from dask_rewrite.analysis.facts import UNKNOWN
+from dask_rewrite.analysis.memory.sizes import nbytes_of_fact
+from dask_rewrite.passes.site import Site
+
+#: Tasks of a layer that go into one at most: where all is known to be small, and where nobody knows.
+MOST, MOST_UNKNOWN = 64, 16
+#: Bytes that one task may give.
+MOST_BYTES = 2**20
+#: Tasks of a layer that are left for each thread, in both cases, and tasks of unknown work at least.
+PER_THREAD, PER_THREAD_UNKNOWN, LEAST_UNKNOWN = 4, 16, 1024
+#: Tasks of a layer that are looked at.
+_BLOCKS = 8
+
+
+class Weights:
+    """Looks at some of the tasks of each layer.
+
+    Parameters
+    ----------
+    site : Site
+        The graph, and what is known of it.
+    max_bytes : int
+        Largest block, in bytes, that counts as small.
+    """
+
+    def __init__(self, site: Site, max_bytes: int) -> None:
+        self._site = site
+        self._max_bytes = max_bytes
+
+    def together(self, keys: Sequence[Key]) -> int:
+        """How many of these tasks may go into one."""
+        sample = keys[:: len(keys) // _BLOCKS | 1]
+        nodes = self._site.graph.nodes
+        sizes = [estimate(self._site.facts, key) for key in sample]
+        if None in sizes:
+            return 1
+        largest = max([size.nbytes for size in sizes if size is not None])
+        shared = frozenset.intersection(*[nodes[key]._dependencies for key in sample])
+        taken = {dep for key in sample for dep in nodes[key]._dependencies - shared}
+        if largest > self._max_bytes or not all(map(self._is_small, taken)):
+            return 1
+        threads = self._site.context.machine.threads
+        if all(self._is_light(nodes[key]) for key in sample):
+            most, left = MOST, PER_THREAD * threads
+        else:
+            most, left = MOST_UNKNOWN, max(LEAST_UNKNOWN, PER_THREAD_UNKNOWN * threads)
+        return min(most, MOST_BYTES // max(1, largest), len(keys) // max(1, left))
+
+    def _is_small(self, key: Key) -> bool:
+        if type(self._site.node(key)) is DataNode:
+            return True
+        size = estimate(self._site.facts, key)
+        return size is not None and size.nbytes <= self._max_bytes
+
+    def _is_light(self, node: Any) -> bool:
+        """Whether all functions in a task are known, and nothing that it computes on the way is large."""
+        facts = beliefs_of(self._site.facts)
+        if self._site.effects.of(node) == "unknown":
+            return False
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            if type(here) is Task:
+                value = facts.value_of_node(here)
+                if value is not UNKNOWN and (nbytes_of_fact(value) or 0) > self._max_bytes:
+                    return False
+                stack += here.args
+            elif type(here) is List:
+                stack += here.args
+        return True
+
+
+__all__ = ["Weights"]
