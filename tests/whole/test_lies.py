@@ -158,3 +158,24 @@ def test_nothing_is_assumed_if_so_asked() -> None:
     assumed = len(tasks_of(y))
     with dask.config.set({"rewrite.assume": "proven"}):
         assert len(tasks_of(y)) > assumed
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "nearest", "periodic", "none", 3.0])
+@pytest.mark.parametrize("select", [da.topk, da.argtopk])
+@pytest.mark.parametrize("k", [2, -3])
+def test_reductions_to_several_elements(select: Any, k: int, boundary: Any) -> None:
+    """Dask declares one element for each block of them, and corrects that in the array only."""
+    values = np.arange(32.0).reshape(8, 4) % 11
+    x = da.from_array(values, chunks=(8, 1)).map_blocks(lambda block: block, dtype=float)
+    y = select(x, k, axis=0)
+    assert_same_as_stock(da.overlap.overlap(y, depth=1, boundary=boundary))
+    assert_same_as_stock(y[::-1], y[1:], y.rechunk(1), da.concatenate([y, y[:1]]))
+
+
+def test_reductions_of_the_user_to_several_elements() -> None:
+    def largest(block: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+        return np.sort(block, axis=axis[0])[-2:]
+
+    x = da.from_array(np.arange(32.0).reshape(8, 4) % 11, chunks=(4, 2))
+    y = da.reduction(x, largest, largest, axis=0, keepdims=True, output_size=2, dtype=float)
+    assert_same_as_stock(da.overlap.overlap(y, depth=1, boundary="reflect"), y[::-1], y.rechunk(1))

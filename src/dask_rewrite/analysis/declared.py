@@ -6,7 +6,7 @@ the functions that dask would have called; declared dtypes are good for estimate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask._task_spec import GraphNode
 from dask.blockwise import Blockwise
-from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
+from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge import Fact, known
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -160,7 +161,8 @@ class Declared:
             chunks = tuple([(1,) * len(c) if i in axes else c for i, c in enumerate(chunks)])
         symbol = Symbol(name, np.dtype(said["dtype"]))
         alike = (said["dtype"], said.get("chunk_type"))
-        return _Array(chunks, symbol, alike, not axes and name not in self._doubtful)
+        trusted = not axes and not _keeps_axes(layer) and name not in self._doubtful
+        return _Array(chunks, symbol, alike, trusted)
 
     @cached_property
     def _doubtful(self) -> set[Any]:
@@ -192,9 +194,7 @@ def _reduced_axes(layer: Layer) -> frozenset[int]:
     """The axes along which each block of a layer is reduced to one element."""
     if not isinstance(layer, Blockwise):
         return frozenset()
-    options: dict[str, Any] = {}
-    for owner in _owners(layer.task):
-        options.update({**owner, **options})
+    options = _options(layer.task)
     if options.get("keepdims") is not True:
         return frozenset()
     axis = options.get("axis")
@@ -203,13 +203,26 @@ def _reduced_axes(layer: Layer) -> frozenset[int]:
     return frozenset([a % ndim for a in axes if isinstance(a, int)]) if ndim else frozenset()
 
 
-def _owners(task: Any) -> Iterator[Mapping[str, Any]]:
+def _keeps_axes(layer: Layer) -> bool:
+    """Whether a layer is a later stage of a reduction that keeps its axes.
+
+    Dask declares one element along each, and corrects that afterwards where there are more (``topk``).
+    """
+    if not isinstance(layer, MaterializedLayer) or not layer.mapping:
+        return False
+    return _options(next(iter(layer.mapping.values()))).get("keepdims") is True
+
+
+def _options(task: Any) -> dict[str, Any]:
     """The keywords of a call, those of the task first and then those of partials."""
-    yield getattr(task, "kwargs", {})
-    func: Any = getattr(task, "func", None)
+    found = dict(getattr(task, "kwargs", {}))
+    func: Any = task[0] if type(task) is tuple and task else getattr(task, "func", None)
+    if isinstance(func, functoolz.Compose):  # dask concatenates first, and then reduces
+        func = func.funcs[-1]
     while hasattr(func, "keywords"):
-        yield func.keywords
+        found = {**func.keywords, **found}
         func = func.func
+    return found
 
 
 __all__ = ["Assumed", "Declared", "Symbol"]
