@@ -43,9 +43,12 @@ def test_the_last_row_is_what_one_gets(x: da.Array) -> None:
     with switched_on():
         assert last.tasks == len(sent(x))
     many = da.ones((101, 101), chunks=1).map_blocks(add_one).map_overlap(add_one, depth=1)
-    last = dask_rewrite.explain(many).steps[-1].after
-    with switched_on():
-        assert last.tasks == len(sent(many)) > 10_000
+    for disabled in ([], ["coalesce"]):
+        with dask.config.set({"rewrite.disable": disabled}):
+            last = dask_rewrite.explain(many).steps[-1].after
+            with switched_on():
+                assert last.tasks == len(sent(many))
+    assert last.tasks > 10_000
 
 
 def test_the_first_row_is_what_came_in(x: da.Array) -> None:
