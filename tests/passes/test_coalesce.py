@@ -132,6 +132,15 @@ def test_unknown_functions_leave_a_thousand_tasks(blocks: int, together: int) ->
     assert max(sizes, default=1) == together
 
 
+def test_the_option_leaves_unknown_functions_alone() -> None:
+    x = whole(da.ones(4096, chunks=1).map_blocks(unknown))
+    for most, together in ((16, [4]), (3, [2]), (1, [])):
+        with dask.config.set(
+            {**EAGER, "rewrite.options": {"coalesce": {"min-tasks": 1, "max-unknown": most}}}
+        ):
+            assert sorted(set(rows(x))) == together
+
+
 @pytest.mark.parametrize(("nbytes", "fires"), [(65_536, True), (65_544, False)])
 def test_only_small_blocks_go_together(eager: None, nbytes: int, fires: bool) -> None:
     n = nbytes // 8

@@ -39,11 +39,14 @@ class Coalesce:
         Graphs of fewer tasks stay as they are.
     max_bytes : int
         Largest block, in bytes, that counts as small.
+    max_unknown : int
+        Tasks that one takes the place of where functions are unknown; 1 leaves those alone.
     """
 
     name: ClassVar[str] = "coalesce"
     min_tasks: int = 10_000
     max_bytes: int = 65_536
+    max_unknown: int = 16
 
     def run(self, graph: Graph, context: Context) -> Graph:
         if len(graph.nodes) < self.min_tasks or graph.origin.shared:
@@ -65,7 +68,7 @@ class Coalesce:
         return graph.with_nodes(nodes)
 
     def _batches(self, graph: Graph, context: Context) -> Iterator[Batch]:
-        weights = Weights(Site(graph, context), self.max_bytes)
+        weights = Weights(Site(graph, context), self.max_bytes, self.max_unknown)
         token = fingerprint([self.name, graph.origin.token])
         groups, layers = _groups(graph, context)
         together = {name: weights.together(keys) for name, keys in layers.items()}

@@ -13,8 +13,8 @@ from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.memory.sizes import nbytes_of_fact
 from dask_rewrite.passes.site import Site
 
-#: Tasks of a layer that go into one at most: where all is known to be small, and where nobody knows.
-MOST, MOST_UNKNOWN = 64, 16
+#: Tasks of a layer that go into one at most where all is known to be small.
+MOST = 64
 #: Bytes that one task may give.
 MOST_BYTES = 2**20
 #: Tasks of a layer that are left for each thread, in both cases, and tasks of unknown work at least.
@@ -32,11 +32,14 @@ class Weights:
         The graph, and what is known of it.
     max_bytes : int
         Largest block, in bytes, that counts as small.
+    max_unknown : int
+        Tasks of which nobody knows what they do that go into one at most.
     """
 
-    def __init__(self, site: Site, max_bytes: int) -> None:
+    def __init__(self, site: Site, max_bytes: int, max_unknown: int) -> None:
         self._site = site
         self._max_bytes = max_bytes
+        self._max_unknown = max_unknown
 
     def together(self, keys: Sequence[Key]) -> int:
         """How many of these tasks may go into one."""
@@ -54,7 +57,7 @@ class Weights:
         if all(self._is_light(nodes[key]) for key in sample):
             most, left = MOST, PER_THREAD * threads
         else:
-            most, left = MOST_UNKNOWN, max(LEAST_UNKNOWN, PER_THREAD_UNKNOWN * threads)
+            most, left = self._max_unknown, max(LEAST_UNKNOWN, PER_THREAD_UNKNOWN * threads)
         return min(most, MOST_BYTES // max(1, largest), len(keys) // max(1, left))
 
     def _is_small(self, key: Key) -> bool:
