@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dask_rewrite
-from helpers import assert_same, distinct, leapfrog, leapfrog_by_hand, running_total, switched_on
+from helpers import assert_same, distinct, leapfrog, leapfrog_by_hand, running_total, stock, switched_on
 
 pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
 
@@ -131,6 +131,19 @@ def test_programs(bare: Any) -> None:
     for steps in (5, 220, 2_000):
         assert_same(run(bare, leapfrog(steps)), leapfrog_by_hand(steps))
     assert_same(run(bare, running_total(500)), np.arange(4) * 501)
+
+
+def test_batches(bare: Any) -> None:
+    """Tiny tasks of known functions in ones of up to 64, those of a function of ours in ones of up to 16."""
+    x = da.random.default_rng(5).integers(0, 99, (180, 180), chunks=2)
+    y = da.arange(10_000, chunks=1).map_blocks(lambda block: block * 3)
+    z = (x + x.T, y.sum(), y)
+    with dask.config.set({"rewrite.options": {"coalesce": {"min-tasks": 1000}}}):
+        assert dask_rewrite.explain(*z).after.tasks < 3_000
+        found = [run(bare, each) for each in z]
+    with stock(scheduler="sync"):
+        for one, other in zip(found, dask.compute(*z), strict=True):
+            assert_same(one, other)
 
 
 def test_chains_and_reductions(bare: Any) -> None:

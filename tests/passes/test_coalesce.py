@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import DataNode, Task, TaskRef
 
 import dask_rewrite
 from dask_rewrite.graph.batches import tasks_of
@@ -230,6 +231,20 @@ def test_forms_are_told_apart() -> None:
     assert [list(form.rows) for form in found] == [[0, 3, 6], [1, 2, 4, 5, 7, 8]]
     assert [form.template.func for form in found] == [operator.mul, operator.add]
     assert found[0].columns[1] == (0, 3, 6)
+
+
+def test_literals_in_nodes_are_columns() -> None:
+    tasks = [Task(i, operator.add, DataNode(None, i), DataNode(None, 7)) for i in range(3)]
+    (form,) = forms(tasks)
+    assert form.template.args == (TaskRef("x0"), 7)
+    assert list(form.columns[0]) == [0, 1, 2]
+
+
+def test_partials_that_are_made_anew_are_the_same() -> None:
+    tasks = [Task(i, partial(pow, 2, mod=10), i) for i in range(3)]
+    assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
+    tasks.append(Task(3, partial(pow, 2, mod=11), 3))
+    assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
 
 
 def test_tiles_fit_into_each_other() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, is_
+from types import MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
@@ -13,7 +15,7 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask_rewrite.graph.nodes import GATHERING, make_container, make_task
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
-_producer = attrgetter("_data_producer")
+_producer, _value = attrgetter("_data_producer"), attrgetter("value")
 
 
 class Form(NamedTuple):
@@ -84,9 +86,10 @@ def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
         _check_alike(lengths)
         args = _each(map(_args, cells), columns)
         return make_container(first, args, _names_in(args))
-    if kind is DataNode and all(cell.value is first.value for cell in cells):
-        return first
-    if issubclass(kind, GraphNode) or (issubclass(kind, TaskRef) and kind is not TaskRef):
+    if kind is DataNode:
+        cells = list(map(_value, cells))
+        first = cells[0]
+    elif issubclass(kind, GraphNode) or (issubclass(kind, TaskRef) and kind is not TaskRef):
         raise _Refused
     if kind is not TaskRef and all(map(is_, cells, repeat(first))):
         return first
@@ -98,7 +101,8 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     first = tasks[0]
     options = list(map(_kwargs, tasks))
     same_options = all(map(is_, options, repeat(first.kwargs)))
-    _check_alike(list(map(id, map(_func, tasks))))
+    if not all(map(is_, map(_func, tasks), repeat(first.func))):
+        _check_alike(list(map(_identity, map(_func, tasks))))
     _check_alike(list(map(len, map(_args, tasks))))
     _check_alike(list(map(_producer, tasks)))
     if not same_options:
@@ -109,6 +113,14 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
         if not same_options or any(map(_refers, kwargs.values())):
             kwargs = dict(zip(kwargs, _each(map(dict.values, options), columns)))
     return make_task(None, first.func, args, kwargs, _names_in(chain(args, kwargs.values())))
+
+
+def _identity(func: Any) -> Any:
+    """What tells functions apart; dask makes some partials anew for each block."""
+    if type(func) is partial:
+        given = [(name, id(value)) for name, value in func.keywords.items()]
+        return (_identity(func.func), *map(id, func.args), *given)
+    return (id(func.__self__), func.__name__) if type(func) is MethodType else id(func)
 
 
 def _refers(value: Any) -> bool:
