@@ -142,7 +142,9 @@ class _Together:
     def _needs(self, node: Any) -> tuple[frozenset[Key], list[Key]] | None:
         """The blocks that a task needs, and which slices of them it uses; None if it has to stay."""
         deps, new = node._dependencies, self._new
-        if type(node) is not Task or not deps or node._data_producer or _takes_part(node):
+        if type(node) is not Task or type(node.key) is not tuple or not deps:
+            return None
+        if node._data_producer or _takes_part(node):
             return None
         if not new.keys().isdisjoint(deps):
             deps = frozenset([new.get(dep, dep) for dep in deps])

@@ -42,7 +42,12 @@ class Weights:
         self._max_unknown = max_unknown
 
     def together(self, keys: Sequence[Key]) -> int:
-        """How many of these tasks may go into one."""
+        """How many of these tasks may go into one.
+
+        Of small layers nothing is asked: what is known of the top of a tree takes a look at all of it.
+        """
+        if len(keys) < MOST:
+            return 1
         sample = keys[:: len(keys) // _BLOCKS | 1]
         nodes = self._site.graph.nodes
         sizes = [estimate(self._site.facts, key) for key in sample]
