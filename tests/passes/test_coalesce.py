@@ -16,6 +16,7 @@ import dask_rewrite
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.passes.coalesce.forms import forms
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
+from dask_rewrite.pipeline.selection import TASK_PASSES
 from helpers import ON, assert_same_as_stock, checked, functions_in
 
 EAGER = {"rewrite.options": {"coalesce": {"min-tasks": 1}}, "scheduler": "sync"}
@@ -194,6 +195,15 @@ def test_optimized_collections_keep_their_blocks(eager: None) -> None:
         z, w = dask.optimize(x + x.T, x)
     np.testing.assert_array_equal(z.compute(), (x + x.T).compute())
     assert not [task for task in dict(w.dask).values() if tasks_of(task) is not None]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+def test_single_batches_can_be_left_out(eager: None, limit: int) -> None:
+    x = whole(source(20, 20) + source(20, 20).T)
+    others = [name for name in TASK_PASSES if name != "coalesce"]
+    with dask.config.set({"rewrite.bisect-limit": limit, "rewrite.disable": others}):
+        assert len(batches(x)) <= limit
+        assert_same_as_stock(x)
 
 
 def test_delayed_tasks_stay_as_they_are(eager: None) -> None:

@@ -74,21 +74,18 @@ class Coalesce:
         together = {name: weights.together(keys) for name, keys in layers.items()}
         nodes: Any = graph.nodes
         for (name, _), keys in groups.items():
-            most = together[name]
-            if most < 2 or len(keys) < 2:
+            if together[name] < 2 or len(keys) < 2:
                 continue
-            edges = tile_edges([key[1:] for key in keys], most)
-            new = mark(name, token)
+            edges = tile_edges([key[1:] for key in keys], together[name])
             for form in forms([nodes[key] for key in keys]):
                 members = [keys[row] for row in form.rows]
-                call = form.template.__call__
+                call, producer = form.template.__call__, nodes[members[0]]._data_producer
                 for rows in tiled([key[1:] for key in members], edges):
-                    if len(rows) < 2:
-                        continue
-                    pick = itemgetter(*rows)
-                    own = pick(members)
-                    producer = nodes[own[0]]._data_producer
-                    yield Batch((new, *own[0][1:]), own, call, list(map(pick, form.columns)), producer)
+                    first = members[rows[0]]
+                    if len(rows) > 1 and context.remarks.allow(self.name, first):
+                        pick = itemgetter(*rows)
+                        columns = list(map(pick, form.columns))
+                        yield Batch((mark(name, token), *first[1:]), pick(members), call, columns, producer)
 
 
 def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[str, list[Any]]]:
