@@ -79,6 +79,7 @@ class _Search:
         self._names: dict[tuple[Any, Box], str] = {}
         self.places: dict[Key, tuple[Key, Box]] = {}
         self.done: set[Key] = set()
+        self.unwanted: set[Key] = set()  # the boxes of all users lie outside of it
         self.takes = takes
         self._rules = ByIdentity[bool]()
 
@@ -141,8 +142,11 @@ class _Search:
     def _decide(self, key: Key) -> None:
         """All users of a block have said what they need of it."""
         self.done.add(key)
-        box = self.wanted.pop(key, None)
         node = self.graph.nodes[key]
+        if key not in self.wanted and type(node) is Task and not self.site.wanted(key):
+            self.unwanted.add(key)
+            return
+        box = self.wanted.pop(key, None)
         if box is None or self.site.wanted(key) or type(key) is not tuple or not self._has_rule(node):
             self._whole(key)
             return
@@ -212,6 +216,8 @@ class _Search:
         lost = False
         texts: dict[Any, Task] = {}
         for key, node in graph.nodes.items():
+            if key in self.unwanted:
+                continue
             place = places.get(key)
             if place is None and places.keys().isdisjoint(node._dependencies):
                 nodes[key] = node

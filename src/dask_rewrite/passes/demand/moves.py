@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any
 
 import numpy as np
 from dask._task_spec import List
-from dask.array import _shuffle, chunk, core
+from dask.array import _shuffle, chunk, core, overlap
 from dask.array.optimization import GETTERS
 from dask.utils import methodcaller
 
@@ -88,6 +89,26 @@ def view(call: Call, box: Box) -> Narrowed | None:
             return None
         source[axis] = (low, high) if step > 0 else (length - high, length - low)
     return Narrowed(box, [Part(block, tuple(source)), *rest])
+
+
+class _Asked:
+    """Gives back what it is indexed with."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+def _trimmed(call: Call, box: Box) -> Narrowed | None:
+    """``core._pass_extra_kwargs(partial(overlap._trim, ...), names, *values, block)``: a halo is cut off."""
+    func, names, *values, block = call.args
+    if type(func) is not partial or func.func is not _TRIM or len(names) != len(values):
+        return None
+    shape = call.block(block)
+    found = slice_window(func(_Asked(len(shape)), **dict(zip(names, values))), shape, box)
+    return None if found is None else Narrowed(box, [Part(block, found[0]), found[1]], {}, operator.getitem)
 
 
 def _reshaped(call: Call, box: Box) -> Narrowed | None:
@@ -180,6 +201,7 @@ def _concatenated(call: Call, box: Box) -> Narrowed | None:
     return Narrowed(box, [_joined(call, blocks, [range(len(box))[axis]], box), *rest])
 
 
+_TRIM = of_dask(overlap, "_trim")
 _TURNING = (
     np.transpose,
     np.swapaxes,
@@ -203,6 +225,7 @@ SELECTING: dict[Any, Rule] = {
 TABLE: dict[Any, Rule] = {
     **SELECTING,
     **dict.fromkeys((*_TURNING, *_METHODS), view),
+    of_dask(core, "_pass_extra_kwargs"): _trimmed,
     np.reshape: _reshaped,
     methodcaller("reshape"): _reshaped,
     of_dask(core, "_concatenate2"): _nested,
