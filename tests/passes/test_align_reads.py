@@ -232,6 +232,19 @@ def test_memory_goes_before_reads(chunks: Any, held: int, wanted: int) -> None:
     assert after == wanted
 
 
+def test_large_blocks_are_put_together_only_where_that_saves_much() -> None:
+    """A copy of 5 MB for each thread: too much for a sixth of the chunks, not for half of them."""
+    z = zarr.zeros((1200, 1200), chunks=(200, 200), dtype="f8")
+    few, many = (da.from_array(z, chunks=chunks).sum() for chunks in ((500, 1200), (500, 700)))
+    with dask.config.set(scheduler="threads", num_workers=3):
+        assert reasons(few) == [("applied", "42 decoded chunks become 36")]
+        assert reasons(many) == [("applied", "49 decoded chunks become 36")]
+    with dask.config.set(scheduler="threads", num_workers=8):
+        reason = "to put large blocks together takes memory, and saves few chunks"
+        assert reasons(few) == [("missed", reason)]
+        assert reasons(many) == [("applied", "49 decoded chunks become 36")]
+
+
 def test_boxes_that_two_tasks_read_are_read_once() -> None:
     """Blocks of one array that are blocks of another too, one of them written into."""
     source = Stored(dtype="i8")

@@ -20,6 +20,9 @@ from dask_rewrite.passes.steps import Opaque
 
 #: Files with more reads of chunks than this are left as they are: to look at each would take long.
 _MANY = 200_000
+#: Percent of chunks decoded too often from which memory is given for blocks that are put together.
+_MUCH = 25
+_COPIES = "to put large blocks together takes memory, and saves few chunks"
 _TOO_MANY = "the blocks cut the stored chunks into far more reads"
 
 
@@ -37,7 +40,7 @@ class AlignReads:
     ----------
     worth : int
         Percent of chunks that have to be decoded too often for blocks to be put together from aligned
-        reads, which copies them.
+        reads, which copies them; 25 at least where one copy for each thread is more than ``max_held``.
     max_units : int
         Aligned reads for each read before, at most.
     max_held : int
@@ -105,6 +108,10 @@ class AlignReads:
         decoded = self._cut(edit, list(blocks.values()), context)
         if decoded is None or 100 * direct <= (100 + self.worth) * decoded:
             return None
+        copied = context.machine.threads * _largest(blocks.values(), file)
+        if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
+            remarks.missed(self.name, file.key, _COPIES)
+            return None
         if not remarks.allow(self.name, file.key):
             return None
         for key, box in asked.items():
@@ -124,8 +131,7 @@ class AlignReads:
     def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
         file, remarks = edit.file, context.remarks
-        largest = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
-        room = max(self.max_held, context.machine.threads * largest // 10)
+        room = max(self.max_held, context.machine.threads * _largest(boxes, file) // 10)
         for first in range(len(file.chunks)):  # what lies across the leading axes waits longest
             edit.cut(boxes, first)
             if sum(map(edit.count, boxes)) > 8 * self.max_units * len(boxes):
@@ -140,6 +146,12 @@ class AlignReads:
 
 def _touched(boxes: Iterable[Box], file: File) -> int:
     return sum([touched(box, file.chunks) for box in boxes])
+
+
+def _largest(boxes: Iterable[Box], file: File) -> int:
+    """Bytes of the largest block."""
+    size: int = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
+    return size
 
 
 __all__ = ["AlignReads"]
