@@ -36,7 +36,7 @@ from dask_rewrite.analysis.fact_cache import (
     transferred,
 )
 from dask_rewrite.analysis.knowledge.fact import Fact
-from dask_rewrite.analysis.knowledge.loading import FILES, source_of
+from dask_rewrite.analysis.knowledge.loading import FILES, is_unknown_source, source_of
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
@@ -120,7 +120,10 @@ class Evaluator:
         call: list[Any] = [function.number]
         is_compared = function.number is not None
         for arg in task.args:
-            value = env.get(arg.key, UNKNOWN) if type(arg) is TaskRef else self.of(arg, env)
+            kind = type(arg)
+            value = (
+                env.get(arg.key, UNKNOWN) if kind is TaskRef else arg if kind in _DATA else self.of(arg, env)
+            )
             if value is UNKNOWN:
                 return UNKNOWN
             args.append(value)
@@ -130,6 +133,8 @@ class Evaluator:
                 try:
                     call.append(signature(value))
                 except TypeError:  # an argument that cannot be compared
+                    if len(args) == 1 and is_unknown_source(func, value):
+                        return UNKNOWN
                     if len(args) - 1 == function.seed:
                         call.append(type(value))
                     else:

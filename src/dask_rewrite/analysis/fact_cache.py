@@ -218,23 +218,25 @@ def function_of(func: Any) -> Function:
 
 def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
     """Whether no fact comes of a task: it calls what nothing is known of, or takes what that gives."""
+    function = functions.of(task.func, function_of)
+    if function.is_special or not function.is_known:
+        return not function.is_known
     calls = [task]
     while calls:
-        here = calls.pop()
-        function = functions.of(here.func, function_of)
-        if function.is_special:
-            if here is task:
-                return not function.is_known
-            continue
-        if not function.is_known:
-            return True
-        args = here.args
+        args = calls.pop().args
+        kinds = list(map(type, args))
         # dask hands some functions to one of its own, which calls them
-        if args and type(args[0]) is FunctionType and known(args[0]) is None:
+        if kinds and kinds[0] is FunctionType and known(args[0]) is None:
             return True
-        for arg in args:
-            if type(arg) is Task:
-                calls.append(arg)
+        if Task in kinds:
+            for arg in args:
+                if type(arg) is Task:
+                    function = functions.of(arg.func, function_of)
+                    if function.is_special:
+                        continue
+                    if not function.is_known:
+                        return True
+                    calls.append(arg)
     return False
 
 

@@ -143,7 +143,7 @@ class Facts:
                 continue
             node: Any = lookup(here)
             is_task = type(node) is Task
-            if is_task and gives_nothing(node, functions):
+            if is_task and here not in opened and gives_nothing(node, functions):
                 node = None  # not worth looking below
             if node is None:
                 values[here] = self._guess(here)

@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef, parse_input
+from dask._task_spec import GraphNode, Task, TaskRef, parse_input
 from dask.array.core import concatenate_axes
 from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep, ArraySliceDep
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, make_task
+from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, list_of, make_task
 from dask_rewrite.lowering.blockwise import Arg, Coords
 from dask_rewrite.lowering.convert import Converter
 from dask_rewrite.lowering.fused_tasks import Column
@@ -92,7 +92,7 @@ class Columns:
             )
         if not isinstance(coords[at], list):
             return self._nested(name, (*done, coords[at]), coords, axes)
-        made = List(*[self._nested(name, (*done, i), coords, ()) for i in coords[at]])
+        made = list_of([self._nested(name, (*done, i), coords, ()) for i in coords[at]])
         if axes:
             return make_task(None, concatenate_axes, (made, list(axes)), NO_KWARGS, made._dependencies)
         return made

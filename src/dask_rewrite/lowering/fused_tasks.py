@@ -17,11 +17,20 @@ from functools import reduce
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, call_with_dict, children, make_task, nameless
+from dask_rewrite.graph.nodes import (
+    NO_DEPS,
+    NO_KWARGS,
+    Deps,
+    call_with_dict,
+    children,
+    list_of,
+    make_task,
+    nameless,
+)
 from dask_rewrite.graph.program import straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.lowering.blockwise import Arg, CoordMap, Plan
@@ -118,7 +127,7 @@ class Recipe:
         rows = zip(*[column.values for column in terms])
         deps = _union([column.deps for column in columns])
         return [
-            make_task(key, reduce, (fold, List(*row)), NO_KWARGS, dep, self.producer)
+            make_task(key, reduce, (fold, list_of(row)), NO_KWARGS, dep, self.producer)
             for key, row, dep in zip(keys, rows, deps)
         ]
 

@@ -11,7 +11,7 @@ from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, under
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, list_of, under
 from dask_rewrite.graph.program import operation, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
@@ -103,7 +103,7 @@ class _Reader:
         if kind is Alias:
             return TaskRef(node.target) if scope is None else scope[node.target]
         if kind is List:
-            return List(*[self.argument(item, scope) for item in node.args])
+            return list_of([self.argument(item, scope) for item in node.args])
         if kind is Task:
             return self._task(node, scope)
         if isinstance(node, GraphNode) and kind is not DataNode:
@@ -115,7 +115,7 @@ class _Reader:
         if func is pipe or (type(func) is MethodType and isinstance(func.__self__, Task)):
             return self._frame(task, scope)
         if func is _identity_cast and task.kwargs.get("typ") is list:
-            return List(*[self.argument(arg, scope) for arg in task.args])
+            return list_of([self.argument(arg, scope) for arg in task.args])
         args = [self.argument(arg, scope) for arg in task.args]
         kwargs = task.kwargs
         if kwargs:

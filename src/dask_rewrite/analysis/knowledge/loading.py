@@ -131,3 +131,8 @@ LOADING: dict[Callable[..., Any], Known] = {
     of_dask(core, "getter_nofancy"): Known(getter, pure=False, fresh=False),
     of_dask(core, "getter_inline"): Known(getter, pure=False, fresh=False),
 }
+
+
+def is_unknown_source(func: Callable[..., Any], source: Any) -> bool:
+    """Whether a getter takes what it gives from something of which nothing is known, whatever the index."""
+    return func in LOADING and array(source) is None and not stores_plain_numbers(source)

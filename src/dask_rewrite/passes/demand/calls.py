@@ -12,6 +12,7 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of, whole
 from dask_rewrite.passes.steps import Step, Values
 
@@ -114,7 +115,7 @@ Rule: TypeAlias = Callable[[Call, Box], Narrowed | None]
 def mapped(call: Call, arg: Any, part: Callable[[Shape], Box]) -> Any:
     """The argument with parts in the place of its blocks, also in lists."""
     if type(arg) is List:
-        return List(*[mapped(call, each, part) for each in arg.args])
+        return list_of([mapped(call, each, part) for each in arg.args])
     shape = call.shape_of(arg)
     return arg if not shape else Part(arg, part(shape))
 

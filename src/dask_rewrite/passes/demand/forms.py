@@ -131,7 +131,9 @@ def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Ke
         if kind is TaskRef or kind is Alias:
             key = here.key if kind is TaskRef else here.target
             known = value(key)
-            fact = known.number if type(known) is Fact else 0
+            fact: Any = known.number if type(known) is Fact else 0
+            if fact and known.fill is not None and not known.scalar:
+                fact = known.shape, known.dtype  # which constant a block holds does not matter
             return kind, places.setdefault(key, len(places)), fact or (known is not UNKNOWN and id(known))
         if kind is Task:
             func = here.func

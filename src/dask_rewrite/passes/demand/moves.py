@@ -17,6 +17,7 @@ from dask.utils import methodcaller
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.loading import source_of, stores_plain_numbers
+from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
 from dask_rewrite.passes.demand.windows import slice_window, window
@@ -150,7 +151,7 @@ def _joined(call: Call, blocks: Any, axes: list[int], box: Box) -> Any:
         kept.append(_joined(call, each, inner, part) if inner else _part(call, each, part))
     if not kept:
         raise Unreadable
-    return List(*kept)
+    return list_of(kept)
 
 
 def _part(call: Call, block: Any, box: Box) -> Part:
@@ -189,8 +190,8 @@ def _shaped(call: Call, box: Box) -> Narrowed | None:
         return None
     rows: list[Any] = list(blocks.args)
     for count in tuple(grid)[:0:-1]:
-        rows = [List(*rows[i : i + count]) for i in range(0, len(rows), count)]
-    joined = _joined(call, List(*rows), list(range(len(box))), box)
+        rows = [list_of(rows[i : i + count]) for i in range(0, len(rows), count)]
+    joined = _joined(call, list_of(rows), list(range(len(box))), box)
     return Narrowed(box, [joined], {}, core.concatenate3)
 
 

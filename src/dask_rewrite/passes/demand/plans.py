@@ -13,6 +13,7 @@ from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import calls_frame
 from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
@@ -165,7 +166,7 @@ class _Sizes:
             self._parts[name] = _resized(value, arg.box)
             return TaskRef(_Place(name))  # type: ignore[arg-type] # looked up below only
         if type(arg) is List:
-            return List(*[self.stand_in(each) for each in arg.args])
+            return list_of([self.stand_in(each) for each in arg.args])
         return arg
 
     def get(self, key: Any, default: Any = None) -> Any:

@@ -18,6 +18,8 @@ def taken(index: Any, shape: Shape) -> Box | None:
     >>> taken((slice(2, 8, 3), [0, 5, 2]), (9, 9))
     ((2, 6), (0, 6))
     """
+    if (plain := _plain(index, shape)) is not None:
+        return plain
     found = selection(index, shape)
     if found is None:
         listed = _listed(index, shape)
@@ -33,6 +35,23 @@ def taken(index: Any, shape: Shape) -> Box | None:
         last = offset + step * (counts[along] - 1) if along >= 0 else offset
         ends.append((min(offset, last), max(offset, last) + 1))
     return tuple(ends)
+
+
+def _plain(index: Any, shape: Shape) -> Box | None:
+    """The box of an index of one slice per axis that ends inside of it, as nearly all of dask's do."""
+    if type(index) is not tuple or len(index) != len(shape):
+        return None
+    box = []
+    for item, size in zip(index, shape):
+        if type(item) is not slice:
+            return None
+        start, stop, step = item.start, item.stop, item.step
+        if step is not None and (type(step) is not int or step != 1):
+            return None
+        if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= size:
+            return None
+        box.append((start, stop))
+    return tuple(box)
 
 
 def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | None:

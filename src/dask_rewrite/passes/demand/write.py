@@ -11,7 +11,7 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.nodes import NO_KWARGS, list_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.demand.boxes import Box, inside, shape_of, size, whole
 from dask_rewrite.passes.demand.calls import Narrowed, Part, call_of
@@ -97,7 +97,7 @@ class _Writer:
 
     def _argument(self, arg: Any) -> Any:
         if type(arg) is List:
-            return List(*[self._argument(each) for each in arg.args])
+            return list_of([self._argument(each) for each in arg.args])
         if type(arg) is not Part:
             return arg
         if type(arg.of) is np.ndarray:

@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from dask._task_spec import List, Task, TaskRef
+from dask._task_spec import Task, TaskRef
 from dask.array.core import concatenate3
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, list_of, make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece, cut
 from dask_rewrite.passes.movement.moves import DType, is_plain
@@ -83,11 +83,11 @@ class Emitter:
             for axis in reversed(cut_axes):
                 count = shape[axis]
                 rows = [parts[i : i + count] for i in range(0, len(parts), count)]
-                parts = [operation(np.concatenate, (listed(row),), {"axis": axis}) for row in rows]
+                parts = [operation(np.concatenate, (list_of(row),), {"axis": axis}) for row in rows]
             task: Task = parts[0]
             return task
         for count in reversed(shape):
-            parts = [listed(parts[i : i + count]) for i in range(0, len(parts), count)]
+            parts = [list_of(parts[i : i + count]) for i in range(0, len(parts), count)]
         return operation(concatenate3, (parts[0],))
 
     def _part(self, piece: Piece, dtype: DType) -> Any:
@@ -177,11 +177,6 @@ def filled(shape: tuple[int, ...], value: np.generic | None, dtype: DType) -> Ta
     if zero:
         return make_task(None, np.zeros, (shape, dtype), NO_KWARGS, NO_DEPS)
     return make_task(None, np.full, (shape, value, dtype), NO_KWARGS, NO_DEPS)
-
-
-def listed(parts: Sequence[Any]) -> List:
-    """A list in a task's arguments."""
-    return List(*parts)
 
 
 def frame(mosaic: Mosaic) -> tuple[Mosaic, tuple[tuple[int, int], ...], np.generic] | None:

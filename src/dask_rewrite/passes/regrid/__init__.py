@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
 from dask._task_spec import Task
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import MOVES
@@ -47,8 +49,13 @@ class Regrid:
         if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
             return graph
         site = Site(graph, context)
-        arrays = _arrays(graph, context)
-        crumbled = {a.name: a for a in arrays if is_crumbled(extents_along(a, site.facts))}
+        # Sizes are declared of most blocks: only where these look crumbled is it found out what is known.
+        crumbled = {
+            array.name: array
+            for array in _arrays(graph, context)
+            if is_crumbled(extents_along(array, partial(believed, site.facts)))
+            and is_crumbled(extents_along(array, site.facts.of))
+        }
         if not any(_uses_moves(array, graph.nodes) for array in crumbled.values()):
             return graph
         views = Views(site)

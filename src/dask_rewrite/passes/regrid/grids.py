@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from dask_rewrite.analysis.facts import Facts
+    from dask.typing import Key
+
+    from dask_rewrite.analysis.knowledge import Fact
     from dask_rewrite.passes.regrid.arrays import Array
 
 #: Along each axis the sizes of the blocks.
@@ -17,7 +19,7 @@ Extents: TypeAlias = tuple[tuple[int, ...], ...]
 Edges: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def extents_along(array: Array, facts: Facts) -> Extents | None:
+def extents_along(array: Array, fact_of: Callable[[Key], Fact | None]) -> Extents | None:
     """The sizes of the blocks as the first row of blocks along each axis has them.
 
     None if that row has gaps, or nothing is known of one of its blocks.
@@ -28,7 +30,7 @@ def extents_along(array: Array, facts: Facts) -> Extents | None:
         sizes = []
         for i in range(count):
             key = (*first[: axis + 1], i, *first[axis + 2 :])
-            fact = facts.of(key)
+            fact = fact_of(key)
             if fact is None or fact.scalar or len(fact.shape) != len(array.counts) or 0 in fact.shape:
                 return None
             sizes.append(fact.shape[axis])

@@ -12,7 +12,15 @@ from dask.typing import Key
 
 from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.graph.names import JOINED, mark, unmarked
-from dask_rewrite.graph.nodes import NO_DEPS, call_with_dict, cast_to, make_container, nameless, under
+from dask_rewrite.graph.nodes import (
+    NO_DEPS,
+    call_with_dict,
+    cast_to,
+    list_of,
+    make_container,
+    nameless,
+    under,
+)
 from dask_rewrite.graph.program import operation, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.stream.slabs import Slab
@@ -50,7 +58,7 @@ def together(results: Sequence[Any]) -> Any:
 
 def combined(task: Any, parts: Sequence[Any]) -> Task:
     """What a combining task does, of other partial results."""
-    nested: Any = List(*parts)
+    nested: Any = list_of(parts)
     depth, inner = 0, parts_of(task.args[0])
     while inner and (inner := parts_of(inner[0])) is not None:
         depth += 1

@@ -1,0 +1,112 @@
+"""What passes find out without a look at every block: the short way gives what the long one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array import core
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_rewrite.analysis.evaluate import Evaluator
+from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
+from dask_rewrite.graph.nodes import list_of
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand.forms import form_of
+from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.regrid import Regrid
+from dask_rewrite.pipeline.run import rewrite_tasks
+from dask_rewrite.remarks import Remarks
+
+ENDS = st.none() | st.integers(-12, 12)
+SLICES = st.builds(slice, ENDS, ENDS, st.none() | st.sampled_from([1, 2, -1, True]))
+
+
+@given(st.tuples(SLICES, SLICES) | st.tuples(SLICES), st.tuples(st.integers(0, 9), st.integers(0, 9)))
+def test_boxes_hold_just_what_an_index_takes(index: tuple[slice, ...], shape: tuple[int, int]) -> None:
+    block = np.arange(np.prod(shape)).reshape(shape)
+    places = np.argwhere(np.isin(block, block[index]))
+    expected = tuple(zip(places.min(0).tolist(), (places.max(0) + 1).tolist())) if len(places) else None
+    assert taken(index, shape) == expected
+
+
+def test_which_constant_a_block_holds_makes_no_other_plan() -> None:
+    def form(value: Any) -> Any:
+        return form_of(Task("y", np.add, TaskRef("x"), 1), {"x": value}.get)[0]
+
+    facts = Facts({i: Task(i, np.full, (2, 3), float(i)) for i in range(2)}.get)
+    zero, one = facts.of(0), facts.of(1)
+    assert zero != one
+    assert form(zero) == form(one)
+    assert form(zero) != form(Facts({0: Task(0, np.full, (2, 3), 0)}.get).of(0))  # another dtype
+
+
+class Store:
+    """Nobody knows what its slices are."""
+
+    shape, dtype, ndim = (4, 4), np.dtype("f8"), 2
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("nothing is read")
+
+
+@pytest.mark.parametrize("getter", [core.getter, core.getter_nofancy, core.getter_inline])
+def test_reads_of_unknown_sources_are_unknown_whatever_the_index(getter: Any) -> None:
+    known: Any = {"known": Fact((4, 4), np.dtype("f8")), "unknown": Store(), "memory": np.zeros((40, 40))}
+    evaluator = Evaluator()
+    for name in known:
+        for index in ((slice(2), slice(3)), (slice(2), slice(1, None))):
+            found = evaluator.of(Task("y", getter, TaskRef(name), index), known)
+            assert (found is UNKNOWN) == (name == "unknown")
+
+
+def _asked(x: da.Array, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of how many blocks regrid found out what is known."""
+    asked = []
+    run = Regrid.run
+
+    def counted(self: Regrid, graph: Any, context: Context) -> Any:
+        own = Context(Remarks(), context.options)
+        own.declared = context.declared
+        after = run(self, graph, own)
+        asked.append(len(own.facts(graph.nodes.get)._values))
+        return after
+
+    monkeypatch.setattr(Regrid, "run", counted)
+    assert rewrite_tasks(x.dask, x.__dask_keys__()) is not None
+    monkeypatch.undo()
+    return sum(asked)
+
+
+def test_regrid_asks_what_is_known_only_where_declared_sizes_look_crumbled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = da.from_array(np.arange(3600.0).reshape(60, 60), chunks=20)
+    there_and_back = x.rechunk((60, 10)).rechunk((20, 60)) + 1
+    assert _asked(there_and_back, monkeypatch) == 0
+    p = da.pad(x, 1)
+    crumbled = (p[:-2, 1:-1] + p[2:, 1:-1]) * 0.5
+    crumbled = crumbled + da.pad(crumbled, 1)[2:, 2:]
+    assert _asked(crumbled, monkeypatch) > 0
+
+
+@given(st.lists(st.sampled_from(["ref", "task", "list", "value", "raw"]), max_size=4))
+def test_lists_are_those_of_dask(kinds: list[str]) -> None:
+    made: dict[str, Any] = {
+        "ref": TaskRef("a"),
+        "task": Task(None, abs, TaskRef("b")),
+        "list": List(TaskRef("c"), 1),
+        "value": DataNode(None, 2),
+        "raw": 3,
+    }
+    items = [made[kind] for kind in kinds]
+    new, old = list_of(items), List(*items)
+    assert type(new) is List
+    assert (new.args, new.kwargs) == (old.args, old.kwargs)
+    assert new.dependencies == old.dependencies
+    values = {"a": 5, "b": -6, "c": 7}
+    assert new(values) == old(values)
