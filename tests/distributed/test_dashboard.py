@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -14,7 +17,15 @@ from dask.utils import key_split
 
 import dask_rewrite
 from dask_rewrite.graph.labels import functions_of
-from distributed import Client, get_task_stream, performance_report, progress, wait
+from distributed import (
+    Client,
+    KilledWorker,
+    LocalCluster,
+    get_task_stream,
+    performance_report,
+    progress,
+    wait,
+)
 from helpers import assert_same, distinct, stock
 
 pytestmark = [pytest.mark.usefixtures("on"), pytest.mark.timeout(120)]
@@ -89,6 +100,27 @@ def test_an_error_of_a_cluster_is_explained(client: Client) -> None:
     report = dask_rewrite.explain_error(caught.value, program(fails))
     assert report.origin.step == "fails"
     assert {"fails", "add", "sum"} <= set(report.origin.steps)
+
+
+def kills(block: np.ndarray) -> np.ndarray:
+    if (block == 54).any():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def test_a_task_that_takes_workers_along_is_explained() -> None:
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as own,
+        Client(own),
+    ):
+        with pytest.raises(KilledWorker) as caught:
+            program(kills).compute()
+        report = dask_rewrite.explain_error(caught.value, program(kills))
+    assert report.origin.key == caught.value.task
+    assert {"kills", "add", "sum"} <= set(report.origin.steps)
+    assert any(layer.startswith("kills-") for layer in report.layers)
+    assert "rewrite.enabled" in repr(report)
 
 
 def test_progress_and_profile_of_local_schedulers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,12 +72,14 @@ class References:
         self.blocks_of: dict[Key, tuple[Any, ...]] = {}  # blocks that only name a delayed value, by its key
         self.kept: list[Key] = []  # inner tasks under their own names, since they depend on nothing
         self.token = ""
+        self.order: list[str] = []  # of layers, as they were read
         self._rest_read = False
         self._shuffling = "distributed.shuffle" in sys.modules
 
     def read_layers(self, order: Iterable[str]) -> None:
         """Read the layers that the outputs need."""
-        for name in order:
+        self.order = list(order)
+        for name in self.order:
             self._read_layer(name, self.hlg.layers[name])
 
     def _read_layer(self, name: str, layer: Layer) -> None:

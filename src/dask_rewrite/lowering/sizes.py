@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Alias, Task, TaskRef
-from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
+from toolz import groupby
 
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.lowering.blockwise import Plan
 from dask_rewrite.lowering.overlap import OverlapBlocks
 from dask_rewrite.lowering.references import References
 
-#: Tasks that are read together.
-_BATCH = 1 << 16
+#: Keys of one layer that are looked at: so many runs of neighbours, which may ask for the same blocks.
+_RUNS, _RUN = 16, 256
 
 
 class OverBudget(Exception):
@@ -48,91 +50,110 @@ def tasks_of(hlg: HighLevelGraph) -> int:
     return sum(map(tasks_in, hlg.layers.values()))
 
 
-def surely_above(limit: int, refs: References) -> bool:
+def probably_above(limit: int, refs: References) -> bool:
     """Whether more tasks than that remain whatever is fused: each block that another layer asks for stays.
 
-    A walk from the outputs through the tasks that are there, and through layers of which all blocks are
-    needed; it ends with the limit.
+    A walk from the outputs, layer by layer. Where many keys are asked of a layer, some stand for all: this
+    decides what is worth trying, not what is right, and tasks are counted again as they are made. It is exact
+    up to 4,096 keys asked of a layer, and 65,536 references in their tasks.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> x = da.ones((300, 300), chunks=1).sum()
+    >>> refs = References(x.dask, x.__dask_keys__(), annotated=False)
+    >>> refs.read_layers(reversed(x.dask.layers))
+    >>> probably_above(110_000, refs), probably_above(130_000, refs)
+    (True, False)
     """
     if sum(not issubclass(type(refs.flat.get(key)), TaskRef) for key in refs.outputs) > limit:
         return True  # futures are no tasks, but each other output is one
-    tasks, seen, layers = 0, set[Key](), _Unmade(refs)
-    stack: list[Sequence[Key]] = [refs.outputs]
-    while stack or (stack := layers.below()):
-        found = layers.take(stack.pop(), seen)
-        for start in range(0, len(found), _BATCH):
-            more, below = _read([refs.flat.get(key) for key in found[start : start + _BATCH]])
-            tasks += more
-            stack.append(below)
-        if tasks + layers.count > limit:
-            return True
-    return tasks + layers.count > limit
+    walk = _Walk(refs)
+    walk.ask(refs.outputs, 1)
+    return any(tasks > limit for tasks in walk.totals())
 
 
-class _Unmade:
-    """What is asked of layers whose tasks are not made yet: Blockwise and overlaps."""
+class _Walk:
+    """How many tasks stay, at least, by what is asked of each layer."""
 
     def __init__(self, refs: References) -> None:
-        self.plans = refs.plans
+        self.refs = refs
         self.overlaps = {name: each for name, each in refs.lazy.items() if type(each) is OverlapBlocks}
-        self.asked: dict[Any, set[Key]] = {name: set() for name in (*self.plans, *self.overlaps)}
-        self.stay: dict[str, int] = {}  # tasks of layers that are needed as a whole
-        self.whole: set[str] = set()
+        self.tasks = 0.0
+        self.seen: set[Key] = set()
+        self.keys: dict[Any, list[Key]] = {}  # asked of a layer, and not looked at yet
+        self.count: dict[Any, float] = {}  # for how many they stand
+        self.room: dict[Any, float] = {}  # how many tasks of a layer are not asked for yet
+        self.whole: dict[str, bool] = {}  # all its blocks are needed; whether they are counted
 
-    @property
-    def count(self) -> int:
-        """Tasks that surely stay."""
-        return sum(
-            self.stay.get(name, len(keys) * (overlap.least if (overlap := self.overlaps.get(name)) else 1))
-            for name, keys in self.asked.items()
-        )
+    def ask(self, keys: Iterable[Key], scale: float) -> None:
+        """Note keys, each of which stands for so many."""
+        fresh = [key for key in dict.fromkeys(keys) if key not in self.seen]
+        self.seen.update(fresh)
+        for name, found in groupby(layer_name, fresh).items():
+            layer = name if name in self.refs.hlg.layers else None  # tasks that have names of their own
+            self.keys.setdefault(layer, []).extend(found)
+            self.count[layer] = self.count.get(layer, 0) + len(found) * scale
 
-    def take(self, keys: Sequence[Key], seen: set[Key]) -> list[Key]:
-        """Note the keys of these layers; the others come back if they are new."""
-        names = set(map(layer_name, keys))
-        if len(names) == 1 and (asked := self.asked.get(*names)) is not None:
-            asked.update(keys)
-            return []
-        if names.isdisjoint(self.asked):
-            fresh = set(keys) - seen
-            seen |= fresh
-            return list(fresh)
-        new = []
-        for key in keys:
-            asked = self.asked.get(layer_name(key))
-            if asked is not None:
-                asked.add(key)
-            elif key not in seen:
-                seen.add(key)
-                new.append(key)
-        return new
+    def totals(self) -> Iterator[float]:
+        """Tasks after each layer that is looked at, those first that ask others."""
+        for name in chain([None], self.refs.order):
+            yield self._look(name)
+            while None in self.keys:
+                yield self._look(None)
+        while self.keys or not all(self.whole.values()):  # a layer asked one that comes before it
+            for name in [*self.keys, *[name for name, counted in self.whole.items() if not counted]]:
+                yield self._look(name)
 
-    def below(self) -> list[Sequence[Key]]:
-        """Keys of tasks that are needed since all blocks of a layer are."""
-        made: list[Sequence[Key]] = []
-        ready = [name for name, keys in self.asked.items() if len(keys) == prod(self._counts(name))]
-        while ready:
-            name = ready.pop()
-            if name in self.whole:
-                continue
-            self.whole.add(name)
+    def _look(self, name: Any) -> float:
+        keys, count = self.keys.pop(name, []), self.count.pop(name, 0)
+        numblocks = self._numblocks(name)
+        if numblocks is None and keys:
+            layer = self.refs.hlg.layers.get(name)
+            there = layer if isinstance(layer, MaterializedLayer) else self.refs.flat
+            count = min(count, self.room.get(name, len(there)))
+            self.room[name] = self.room.get(name, len(there)) - count
+            some = _some(keys)
+            tasks, found = _read([self.refs.flat.get(key) for key in some])
+            self.tasks += tasks * count / len(some)
+            asked = _some(found, 16 * _RUN)
+            self.ask(asked, count / len(some) * len(found) / max(1, len(asked)))
+        elif numblocks is not None and not self.whole.get(name):
             overlap = self.overlaps.get(name)
-            if overlap is not None:
-                self.stay[name] = overlap.made
-                inputs = {overlap.source: overlap.numblocks}
-                if overlap.source in self.plans:
-                    self.stay[overlap.source] = prod(overlap.numblocks)
+            if count >= prod(numblocks) or name in self.whole:
+                self.whole[name] = True
+                self.tasks += overlap.made if overlap else min(count, prod(numblocks))
+                self._need_all(overlap, name)
             else:
-                inputs = _all_read(self.plans[name])
-            for source, counts in inputs.items():
-                if source not in self.asked:
-                    made.append([(source, *coords) for coords in product(*map(range, counts))])
-                elif counts == self._counts(source):
-                    ready.append(source)
-        return made
+                self.tasks += count * (overlap.least if overlap else 1)
+        return self.tasks
 
-    def _counts(self, name: str) -> tuple[int, ...]:
-        return (self.plans.get(name) or self.overlaps[name]).numblocks
+    def _need_all(self, overlap: OverlapBlocks | None, name: str) -> None:
+        """All blocks of a layer are needed, and so what it reads."""
+        reads = {overlap.source: overlap.numblocks} if overlap else _all_read(self.refs.plans[name])
+        for source, counts in reads.items():
+            numblocks = self._numblocks(source)
+            if numblocks is None:
+                places = _some(range(prod(counts)))
+                coords = np.array(np.unravel_index(places, counts)).T.tolist() if counts else [[]]
+                self.ask([(source, *each) for each in coords], prod(counts) / len(places))
+            elif counts == numblocks:
+                self.whole.setdefault(source, False)
+                if overlap:  # which nothing fuses with
+                    self.count[source] = self.count.get(source, 0) + prod(counts)
+
+    def _numblocks(self, name: Any) -> tuple[int, ...] | None:
+        """Blocks along each axis of a layer whose tasks are not made yet."""
+        found = self.refs.plans.get(name) or self.overlaps.get(name)
+        return found.numblocks if found else None
+
+
+def _some(keys: Sequence[Any], run: int = _RUN) -> Sequence[Any]:
+    """Runs of neighbours from all over these, or all if they are few."""
+    if len(keys) <= _RUNS * run:
+        return keys
+    starts = range(0, len(keys) - run + 1, (len(keys) - run) // (_RUNS - 1))
+    return list(chain.from_iterable(keys[start : start + run] for start in starts))
 
 
 def _all_read(plan: Plan) -> dict[str, tuple[int, ...]]:
@@ -205,5 +226,5 @@ def check_size(refs: References, limit: int) -> None:
     """Raise `OverBudget` at once where what the outputs need is too much."""
     if len(refs.flat) + sum(prod(plan.numblocks) for plan in refs.plans.values()) <= limit:
         return
-    if surely_above(limit, refs):
+    if probably_above(limit, refs):
         raise over_limit(limit)

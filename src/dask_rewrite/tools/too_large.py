@@ -1,4 +1,4 @@
-"""Graphs that surely stay as they are: seen by their layers, before any task or key is made."""
+"""Graphs that stay as they are: seen by their layers, before any task or key is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dask_rewrite.graph.graph import Metrics
 from dask_rewrite.hook.optimizer import most_tasks
 from dask_rewrite.lowering.layer_order import layer_order
 from dask_rewrite.lowering.references import References
-from dask_rewrite.lowering.sizes import over_limit, surely_above, tasks_of
+from dask_rewrite.lowering.sizes import over_limit, probably_above, tasks_of
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.tools.expressions import collections_in, expression_of
 from dask_rewrite.tools.report import Report
@@ -49,7 +49,7 @@ def too_large(collections: Sequence[Any]) -> Report | None:
         outputs = list(dict.fromkeys(flatten([each.__dask_keys__() for each in found])))
         refs = References(built, outputs, annotated=False)
         refs.read_layers(layer_order(built, outputs)[0])
-        if not surely_above(limit, refs):
+        if not probably_above(limit, refs):
             return None
     put_together = sum(not isinstance(each, Delayed) for each in found)  # by one more task for each
     size = Metrics(tasks_of(built) + put_together, 0, 0)
