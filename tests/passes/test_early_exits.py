@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
+from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.windows import taken
 from dask_rewrite.passes.regrid import Regrid
+from dask_rewrite.passes.share import Share
+from dask_rewrite.passes.site import Site
 from dask_rewrite.pipeline.run import rewrite_tasks
 from dask_rewrite.remarks import Remarks
 
@@ -110,3 +113,51 @@ def test_lists_are_those_of_dask(kinds: list[str]) -> None:
     assert new.dependencies == old.dependencies
     values = {"a": 5, "b": -6, "c": 7}
     assert new(values) == old(values)
+
+
+def test_consumers_are_counted_once_and_change_with_what_is_replaced() -> None:
+    nodes: Any = {key: Task(key, abs, TaskRef(dep)) for key, dep in ("ax", "bx", "ya", "zb")}
+    nodes["x"] = Task("x", abs, -1)
+    graph, context = Graph(nodes, ("y", "z")), Context()
+    early, late = Site(graph, context), Site(graph, context)
+    assert early.consumers("x") == ["a", "b"]
+    assert context.consumers(graph) is context.consumers(graph)
+    for site in (early, late):  # asked before it changes, and only after
+        site.replace("y", {"y": Task("y", abs, TaskRef("x"))})
+        assert site.consumers("x") == ["b", "y"]
+    assert context.consumers(graph)["x"] == ["a", "b"]
+    assert Site(graph, context).consumers("a") == ["y"]
+
+
+class Says:
+    """Declares all blocks to be of this size."""
+
+    assume = True
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.asked = 0
+
+    def belief(self, key: Any) -> Fact:
+        self.asked += 1
+        return Fact((self.size,), np.dtype("f8"))
+
+
+@pytest.mark.parametrize(
+    ("size", "declared", "kept"),
+    [(4, None, 3), (2**18, None, 4), (4, 4, 3), (4, 2**18, 3), (2**18, 2**18, 4)],
+)
+def test_large_blocks_are_not_shared_and_what_is_declared_large_is_looked_into(
+    size: int, declared: int | None, kept: int
+) -> None:
+    nodes: Any = {}
+    for i in range(2):
+        nodes["a", i] = Task(("a", i), np.negative, TaskRef(("x", i)))
+        nodes["x", i] = DataNode(("x", i), np.arange(float(size)))
+    nodes["y"] = Task("y", np.subtract, TaskRef(("a", 0)), TaskRef(("a", 1)))
+    context = Context(Remarks())
+    context.declared = says = Says(declared) if declared else None  # type: ignore[assignment]
+    after = Share().run(Graph(nodes, ("y",)), context)
+    assert len(after.nodes) == kept
+    assert says is None or says.asked
+    assert (after.nodes["y"].dependencies == {("a", 0)}) == (kept == 3)

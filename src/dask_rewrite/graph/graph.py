@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -16,6 +16,7 @@ Nodes = dict[Key, GraphNode]
 Consumers = Mapping[Key, Sequence[Key]]
 
 _dependencies = attrgetter("_dependencies")
+_func = attrgetter("func")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +133,11 @@ def by_function(nodes: Mapping[Key, GraphNode]) -> dict[int, list[Task]]:
     >>> by_function({"y": Task("y", abs, TaskRef("x"))})[id(abs)][0].key
     'y'
     """
-    called: dict[int, list[Task]] = {}
-    for node in nodes.values():
-        if type(node) is Task:
-            func = id(node.func)
-            if func in called:
-                called[func].append(node)
-            else:
-                called[func] = [node]
-    return called
+    called: defaultdict[int, list[Task]] = defaultdict(list)
+    tasks = [node for node in nodes.values() if type(node) is Task]
+    for func, task in zip(map(id, map(_func, tasks)), tasks):
+        called[func].append(task)
+    return dict(called)
 
 
 def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:

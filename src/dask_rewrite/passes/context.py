@@ -13,7 +13,7 @@ from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.config import Options
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, by_function, count_users
+from dask_rewrite.graph.graph import Graph, by_function, consumers_of, count_users
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
@@ -57,6 +57,7 @@ class Context:
         self.leftovers = True  #: there may be tasks that no output needs
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})
+        self._consumers: tuple[object, dict[Key, list[Key]]] = (None, {})
         self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
 
     def may_move(self, func: Any) -> bool:
@@ -79,6 +80,12 @@ class Context:
         if self._users[0] is not graph.nodes:
             self._users = (graph.nodes, count_users(graph.nodes))
         return self._users[1]
+
+    def consumers(self, graph: Graph) -> dict[Key, list[Key]]:
+        """The tasks that use each key; who changes that makes a copy."""
+        if self._consumers[0] is not graph.nodes:
+            self._consumers = (graph.nodes, consumers_of(graph.nodes))
+        return self._consumers[1]
 
     def by_function(self, graph: Graph) -> Mapping[int, Sequence[Task]]:
         """The tasks that call each function, which are told apart by identity."""

@@ -21,7 +21,7 @@ from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, consumers_of, without_users
+from dask_rewrite.graph.graph import Graph, without_users
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import template_of
@@ -73,7 +73,7 @@ class InlineSources:
         roots = sources.roots()
         if not roots:
             return graph
-        consumers = consumers_of(graph.nodes)
+        consumers = context.consumers(graph)
         made = sources.closure(roots, consumers)
         if not made:
             return graph

@@ -141,15 +141,17 @@ class _Work:
 
     def is_candidate(self, node: Any) -> bool:
         """Whether there is a step that could write into the one before: one look for each template."""
-        if not isinstance(node, Task):
-            return False
-        func = node.func
-        if id(func) in _WRITERS and any(type(arg) is Task for arg in node.args):
-            return True
-        if calls_frame(func) and (frame := frame_of(node)) is not None:
-            if any(self._candidates.of(body, self.is_candidate) for body in frame.bodies):
+        stack = [node] if isinstance(node, Task) else []
+        while stack:
+            here = stack.pop()
+            func, args = here.func, here.args
+            if id(func) in _WRITERS and Task in map(type, args):
                 return True
-        return any(map(self.is_candidate, children(node)))
+            if calls_frame(func) and (frame := frame_of(here)) is not None:
+                if any(self._candidates.of(body, self.is_candidate) for body in frame.bodies):
+                    return True
+            stack += [arg for arg in (*args, *here.kwargs.values()) if isinstance(arg, Task)]
+        return False
 
     def rewritten(self, node: Any, scope: _Scope) -> Any:
         """The same expression with steps in place; the same object if there are none."""

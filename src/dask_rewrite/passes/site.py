@@ -51,7 +51,7 @@ class Site:
 
     @cached_property
     def _consumers(self) -> dict[Key, list[Key]]:
-        return consumers_of(self.graph.nodes)
+        return consumers_of(self.graph.nodes) if self.changed else self.context.consumers(self.graph)
 
     @cached_property
     def _depths(self) -> dict[Key, int]:
@@ -134,6 +134,8 @@ class Site:
         """Put replacement nodes in; what nobody uses any more goes."""
         users = self._own_users
         if not self.changed:  # graphs are not changed in place: copy at the first rewrite
+            if "_consumers" in self.__dict__:
+                self._consumers = {dep: list(found) for dep, found in self._consumers.items()}
             self.graph = self.graph.with_nodes(dict(self.graph.nodes))
             self.changed = True
         old = self.graph.nodes[key]

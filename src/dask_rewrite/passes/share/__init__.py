@@ -9,6 +9,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
@@ -45,7 +46,7 @@ class Share:
         remarks = context.remarks
         leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
         facts = context.facts(graph.nodes.get)
-        numbering = Numbering(graph, facts, self.reassociate)
+        numbering = Numbering(graph, facts, self.reassociate, context.consumers)
         numbering.run(leaves)
         if not numbering.classes:
             return graph
@@ -110,11 +111,11 @@ def _groups(graph: Graph, facts: Facts, numbering: Numbering, outputs: frozenset
             continue
         group = _Group(keys, same.constant, is_frozen(nodes[keys[0]]))
         if type(nodes[keys[0]]) is not DataNode:
-            fact = same.constant
-            if fact is None:
+            fact = same.constant or believed(facts, keys[0])
+            if fact is not None and fact.nbytes > LARGE:  # what is declared of a block need not be so
                 fact = facts.of(keys[0])
                 facts.same(keys[0], members)
-            group.large = fact is not None and fact.nbytes > LARGE
+                group.large = fact is not None and fact.nbytes > LARGE
         groups.append(group)
     return groups
 

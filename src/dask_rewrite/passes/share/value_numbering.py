@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import repeat
 from operator import attrgetter
@@ -18,7 +18,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Consumers, Graph, consumers_of
+from dask_rewrite.graph.graph import Consumers, Graph
 from dask_rewrite.passes.share.array_keys import sketch
 from dask_rewrite.passes.share.bulk_effects import Behaviour, users_of
 from dask_rewrite.passes.share.tokens import Identity
@@ -52,6 +52,8 @@ class Numbering:
         What is known of its blocks.
     constants : bool
         Whether blocks of one constant are the same whoever made them.
+    consumers : callable
+        From the graph to the tasks that use each key.
 
     Attributes
     ----------
@@ -61,10 +63,13 @@ class Numbering:
         What the tasks do to their arguments.
     """
 
-    def __init__(self, graph: Graph, facts: Facts, constants: bool) -> None:
+    def __init__(
+        self, graph: Graph, facts: Facts, constants: bool, consumers: Callable[[Graph], Consumers]
+    ) -> None:
         self.classes: list[Same] = []
         self.behaviour = Behaviour(graph.nodes)
         self._nodes = graph.nodes
+        self._find_consumers = partial(consumers, graph)
         self._outputs = frozenset(graph.outputs)
         self._annotations = graph.annotations
         self._marks = ByIdentity[str]()
@@ -81,7 +86,7 @@ class Numbering:
     @cached_property
     def consumers(self) -> Consumers:
         """The tasks that use each key."""
-        return consumers_of(self._nodes)
+        return self._find_consumers()
 
     def run(self, leaves: Sequence[Key]) -> None:
         """Number all that can be numbered, from the leaves up."""
