@@ -16,7 +16,7 @@ from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine
-from helpers import Source, assert_same, stock, switched_on
+from helpers import Source, assert_same, distinct, stock, switched_on
 from passes.contract_cases import (
     PRODUCTS,
     blocks,
@@ -257,3 +257,26 @@ def test_the_bisect_limit_counts_contractions() -> None:
     remarks = Remarks(1)
     Contract(min_bytes=1).run(graph, Context(remarks))
     assert remarks.counts["contract", "applied"] == 1
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_small_weights_do_not_link_sums(together: bool) -> None:
+    """To go through all of them together would hold a slab of each."""
+    x = distinct((6, 32, 8), (1, 2, 8)) + 1
+    w = da.from_array(np.arange(1.0, 33), chunks=2) + 1  # 16 bytes beside 128
+    if together:
+        w = w[:, None] * np.ones(8)  # as large as the blocks
+    sums = da.einsum("tyx,yx->t", x, w) if together else da.einsum("tyx,y->tx", x, w)
+    _, remarks = run(lowered(sums))
+    assert ("6 blocks" in " ".join(remark.reason for remark in remarks)) is together
+
+
+def test_sums_that_wait_for_each_other_stay() -> None:
+    """The next step of a descent needs the last one: no gate can go through both of them."""
+    x, w = blocks(24, 1), da.zeros(4, chunks=4)
+    for _ in range(3):
+        w = w - 0.1 * (x.T @ (x @ w - 1))
+    graph = lowered(w)
+    after, remarks = run(graph)
+    assert "wait for others" in reasons(remarks)
+    assert after is graph

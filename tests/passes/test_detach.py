@@ -141,3 +141,23 @@ def test_on_every_scheduler(scheduler: str) -> None:
     x = smoothed(smoothed(drawn((400, 400), 100)), 3)
     with dask.config.set(scheduler=scheduler, num_workers=2):
         assert_same_as_stock(x)
+
+
+@pytest.mark.parametrize(("side", "copied"), [(91, 12), (90, 0)])
+def test_the_largest_let_go_of_what_they_were_sorted_with(side: int, copied: int) -> None:
+    x = drawn((12 * side, side), (side, side))  # of 66 kB, and of 65
+    y = da.topk(x.ravel(), 5)
+    both = y, x.std(axis=1)
+    assert copies(*both) == copied
+    assert_same_as_stock(*both, da.topk(x, -3, axis=0), da.topk(x, 2 * side, axis=0))
+    with dask.config.set({"rewrite.disable": ["detach"]}):
+        without = held(da.stack([y.sum(), x.argmax()]), dask_rewrite.optimize)
+    ours = held(da.stack([y.sum(), x.argmax()]), dask_rewrite.optimize)
+    assert ours <= (0.6 if copied else 1) * without
+
+
+def test_the_largest_of_blocks_nobody_knows() -> None:
+    x = made((480, 200), (40, 200))
+    both = da.topk(x, 5, axis=0), x.std(axis=1)
+    assert not copies(*both)
+    assert_same_as_stock(*both)

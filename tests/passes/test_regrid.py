@@ -35,9 +35,13 @@ def rolled(x: da.Array) -> da.Array:
 
 
 def stencil(
-    steps: int, step: Callable[[da.Array], da.Array] = padded, chunks: Any = 20, dtype: Any = "f8"
+    steps: int,
+    step: Callable[[da.Array], da.Array] = padded,
+    chunks: Any = 20,
+    dtype: Any = "f8",
+    shape: tuple[int, int] = (60, 40),
 ) -> da.Array:
-    x = distinct((60, 40), chunks).astype(dtype)
+    x = distinct(shape, chunks).astype(dtype)
     for _ in range(steps):
         x = step(x)
     return x
@@ -191,3 +195,12 @@ def test_files_that_are_cast_as_they_are_read(tmp_path: Any) -> None:
                 assert_same_as_stock(y.sum(), y.astype("f8"))
         turned = da.from_array(values.T, chunks=20).T.astype("f4")
         assert not applied(rolled(rolled(turned + 1)))
+
+
+@pytest.mark.parametrize(("side", "coarse"), [(96, False), (90, True)])
+def test_large_blocks_are_not_held_for_slivers(side: int, coarse: bool) -> None:
+    """A reduction of each sliver over all times would hold the coarse blocks of all times."""
+    x = distinct((16, 2 * side, 2 * side), (1, side, side))  # of 72 kB, and of 63
+    y = x[:, 2:, 1:-1] + x[:, :-2, 1:-1] + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * x[:, 1:-1, 1:-1]
+    assert bool(applied(y.std(axis=0))) is coarse
+    assert applied(stencil(2, chunks=96, shape=(192, 192)))  # here most slivers go

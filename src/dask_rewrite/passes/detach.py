@@ -6,12 +6,13 @@ import copy
 import operator
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.array.chunk import getitem
+from dask.array.chunk import getitem, topk
 from dask.array.core import finalize
 from dask.typing import Key
 
@@ -47,14 +48,14 @@ class Detach:
     min_bytes: int = 65_536
 
     def run(self, graph: Graph, context: Context) -> Graph:
+        made = self._largest(graph, context)
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, _GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
                 slices[task.args[0].key].append(task)
-        if not slices:
+        if not slices and not made:
             return graph
         site = Site(graph, context)
-        made: dict[Key, Task] = {}
         counts: dict[Any, int] = {}
         for block, tasks in slices.items():
             if not self._is_worth(block, tasks, site, counts):
@@ -67,6 +68,25 @@ class Detach:
             return graph
         context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
         return graph.with_nodes({**graph.nodes, **made})
+
+    def _largest(self, graph: Graph, context: Context) -> dict[Key, Task]:
+        """``topk`` of a block: the end of a sorted copy of all of it, which would be held for ten numbers."""
+        made: dict[Key, Task] = {}
+        site = Site(graph, context)
+        for tasks in context.by_function(graph).values():
+            func: Any = tasks[0].func
+            if type(func) is not partial or func.func is not topk:
+                continue
+            for task in tasks:
+                fact = site.facts.of(task.key)
+                if fact is None or fact.nbytes > self.min_bytes or site.wanted(task.key):
+                    continue
+                blocks = [believed(site.facts, dep) for dep in task._dependencies]
+                if sum([self.min_bytes if each is None else each.nbytes for each in blocks]) < self.min_bytes:
+                    continue
+                if context.remarks.allow(self.name, task.key):
+                    made[task.key] = _with(np.copy, task)
+        return made
 
     def _is_worth(self, block: Key, tasks: list[Task], site: Site, counts: dict[Any, int]) -> bool:
         """Whether a block is large, all slices of it are small, and it goes when they do not hold it."""

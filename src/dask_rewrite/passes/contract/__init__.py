@@ -98,8 +98,11 @@ class Contract:
             return graph
         made = _applied(graph, work, users, gated=not graph.origin.shared)
         if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
-            remarks.missed(self.name, None, "gates would close a cycle: rewritten without")
-            made = _applied(graph, work, users, gated=False)
+            remarks.missed(self.name, None, "some sums wait for others: gates would close a cycle")
+            work = [
+                each for each in work if not each.plan.look
+            ]  # what they would hold was forecast with gates
+            made = _applied(graph, work, users, gated=False) if work else graph
         for each in work:
             remarks.applied(self.name, each.root, str(each))
         context.leftovers = context.leftovers or any(each.again for each in work)
@@ -134,8 +137,8 @@ class Contract:
             return Work(group, chains, {}, private, {})
         if (before := sizes.before(running)) < self.min_bytes:
             return Missed(f"{shown(before)} are not worth it")
-        if may_load and sizes.one_task_a_slab(running):
-            return Missed("each slab is one task, as the pass stream makes them")
+        if may_load and sizes.done_at_once:
+            return Missed("each slab gives few small sums: the pass stream makes one task of it")
         plan = make_plan(sizes, running, limit)
         again: dict[Key, Task] = {}
         held = sizes.nbytes if isinstance(plan, Missed) else plan.peak

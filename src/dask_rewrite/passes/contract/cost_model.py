@@ -83,21 +83,22 @@ class Sizes:
         results = self.sums if self.kept else min(self.sums, machine.threads)
         return self.nbytes + results * self.accumulator
 
-    def one_task_a_slab(self, machine: Machine) -> bool:
-        """Whether all that needs a slab may be done in one task, which gives but small sums.
+    @property
+    def done_at_once(self) -> bool:
+        """Whether all that needs a slab gives but few small sums: it can be done when the slab is there.
 
         Examples
         --------
         >>> blocks = [Block(320_000, k, k, True) for k in range(20)]
-        >>> Sizes(2, 20, 3200, blocks).one_task_a_slab(Machine(2, 1, 0))
-        True
+        >>> Sizes(2, 20, 3200, blocks).done_at_once, Sizes(8, 20, 3200, blocks).done_at_once
+        (True, False)
         """
-        small = SMALLER * self.sums * self.accumulator <= max(
-            [block.nbytes for block in self.blocks], default=0
-        )
-        private = all(block.gated and block.first == block.last for block in self.blocks)
+        most = max([block.nbytes for block in self.blocks], default=0)
+        small = SMALLER * self.sums * self.accumulator <= most
+        large = [block for block in self.blocks if SMALLER * block.nbytes > most]
+        private = all(block.gated and block.first == block.last for block in large)
         few = self.sums <= MOST_SUMS and self.per_slab <= MOST_SUMS
-        return small and private and few and not self.below and self.terms >= 4 * machine.threads
+        return small and private and few and not self.below
 
     def levels(self, chains: int, width: int) -> int:
         """Partial sums that each chain needs so that none of them takes in too many values.

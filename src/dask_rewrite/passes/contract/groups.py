@@ -13,7 +13,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.passes.base import Missed
-from dask_rewrite.passes.contract.cost_model import Block, Sizes
+from dask_rewrite.passes.contract.cost_model import SMALLER, Block, Sizes
 from dask_rewrite.passes.contract.terms import Term, with_loads
 from dask_rewrite.passes.contract.trees import Tree
 from dask_rewrite.passes.site import Site
@@ -196,9 +196,12 @@ def most_bytes(trees: Sequence[Tree], machine: Machine, site: Site) -> int | Non
 def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) -> list[Group]:
     """Group sums that share a block; sums that share none stand alone.
 
-    Blocks that lie in memory link sums only where there are no others.
+    Blocks that lie in memory link sums only where there are no others. Blocks that are small beside those
+    that they are multiplied with, such as weights, link none: to go through all sums together would hold
+    the large blocks of each, only to have the small ones once.
     """
     nodes = site.graph.nodes
+    light = _light(terms, site)
     made = [
         any(type(nodes.get(dep)) is Task for term in mine for dep in term.body._dependencies)
         for mine in terms
@@ -215,7 +218,7 @@ def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) 
     for i, mine in enumerate(terms):
         kind = (len(mine), trees[i].reducer)
         for term in mine:
-            for dep in term.body._dependencies:
+            for dep in term.body._dependencies - light:
                 first = owner.setdefault((kind, dep), i)
                 if first != i and (type(nodes.get(dep)) is Task or not (made[i] or made[first])):
                     parent[find(i)] = find(first)
@@ -225,3 +228,16 @@ def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) 
         group.trees.append(tree)
         group.terms.append(terms[i])
     return list(groups.values())
+
+
+def _light(terms: Sequence[Sequence[Term]], site: Site) -> set[Key]:
+    """Blocks that are small beside the largest of each term that needs them."""
+    found: set[Key] = set()
+    heavy: set[Key] = set()
+    for deps in {term.body._dependencies for mine in terms for term in mine}:
+        sizes = {key: size.nbytes for key in deps if (size := estimate(site.facts, key)) is not None}
+        most = max(sizes.values(), default=0)
+        small = {key for key, nbytes in sizes.items() if SMALLER * nbytes <= most}
+        found |= small
+        heavy |= deps - small
+    return found - heavy

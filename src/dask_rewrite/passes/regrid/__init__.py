@@ -23,6 +23,9 @@ from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.regrid.write import Coarse, part_of
 from dask_rewrite.passes.site import Site
 
+#: Bytes from which a coarse block is large; and the percent of its parts that may then be needed as they are.
+LARGE, STILL_PARTS = 65_536, 66
+
 
 @dataclass(frozen=True, slots=True)
 class Regrid:
@@ -66,10 +69,23 @@ class Regrid:
                 parts.update(crumbled[name].keys)
         if not parts:
             return graph
+        after = _needed(graph, made, parts, views)
+        if self._only_holds(after, made, parts, views):
+            reason = "most parts are needed as they are: the coarse blocks would be held for them"
+            context.remarks.missed(self.name, next(iter(parts)), reason)
+            return graph
         context.remarks.applied(
             self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
         )
-        return graph.with_nodes(_needed(graph, made, parts, views))
+        return graph.with_nodes(after)
+
+    def _only_holds(self, after: Nodes, made: Nodes, parts: Mapping[Key, None], views: Views) -> bool:
+        """Coarse blocks that are large would stand until each of many users had its sliver."""
+        if 100 * sum([key in after for key in parts]) <= STILL_PARTS * len(parts):
+            return False
+        sources = {views.of(key).source for key in parts if key in after}  # type: ignore[union-attr]
+        known = [views.source(key) for key in sources if key in made]
+        return max([prod(each.shape) * each.dtype.itemsize for each in known], default=0) >= LARGE
 
     def _coarsened(self, array: Array, site: Site, views: Views, made: Nodes) -> bool:
         """Put an array on a coarse grid, if that is legal and worth it."""
