@@ -12,10 +12,10 @@ from itertools import chain, repeat
 from types import MethodType
 from typing import Any
 
-from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task, needs_of
 from dask_rewrite.graph.substitute import with_values
 
 
@@ -42,8 +42,7 @@ def batch(key: Key, template: Any, columns: Sequence[Any], rows: int, producer: 
     >>> made({"x": [10, 20]})
     [11, 22]
     """
-    deps = frozenset().union(*[column.dependencies for column in columns if isinstance(column, GraphNode)])
-    deps = deps.union([column.key for column in columns if isinstance(column, TaskRef)])
+    deps = needs_of(columns)
     if columns:
         names = make_task(None, repeat, (tuple([f"x{i}" for i in range(len(columns))]), rows), {}, NO_DEPS)
         cells = make_task(None, zip, tuple(columns), NO_KWARGS, deps)

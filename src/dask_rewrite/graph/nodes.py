@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
 
@@ -81,6 +81,21 @@ make_container = _slot_container if _KNOWN_SLOTS else _constructed_container
 make_task = _slot_task if _KNOWN_SLOTS else _constructed_task
 
 
+def needs_of(parts: Iterable[Any]) -> Deps:
+    """What a node with these arguments depends on.
+
+    >>> sorted(needs_of([TaskRef("x"), 1, Task(None, abs, TaskRef("y"))]))
+    ['x', 'y']
+    """
+    deps: set[Key] = set()
+    for part in parts:
+        if isinstance(part, TaskRef):
+            deps.add(part.key)
+        elif isinstance(part, GraphNode):
+            deps |= part._dependencies
+    return frozenset(deps) if deps else NO_DEPS
+
+
 _NO_ITEMS = List()
 
 
@@ -90,13 +105,7 @@ def list_of(items: Sequence[Any]) -> List:
     >>> sorted(list_of([TaskRef("x"), 1, Task(None, abs, TaskRef("y"))]).dependencies)
     ['x', 'y']
     """
-    deps: set[Key] = set()
-    for item in items:
-        if isinstance(item, TaskRef):
-            deps.add(item.key)
-        elif isinstance(item, GraphNode):
-            deps |= item._dependencies
-    made: Any = make_container(_NO_ITEMS, tuple(items), frozenset(deps) if deps else NO_DEPS)
+    made: Any = make_container(_NO_ITEMS, tuple(items), needs_of(items))
     return made  # type: ignore[no-any-return]
 
 

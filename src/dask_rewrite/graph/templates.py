@@ -14,11 +14,10 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
-from dask.typing import Key
 from toolz import pipe
 
-from dask_rewrite.graph.kinds import FUTURE, ITEMS, KINDS, RAW, REF
-from dask_rewrite.graph.nodes import make_container, make_task
+from dask_rewrite.graph.kinds import ITEMS, KINDS
+from dask_rewrite.graph.nodes import make_container, make_task, needs_of
 from dask_rewrite.graph.substitute import with_values
 
 
@@ -197,13 +196,5 @@ def inputs_of_call(inputs: list[Any]) -> tuple[Task]:
     >>> inputs_of_call([TaskRef("x"), 3])[0].kwargs
     {'x0': TaskRef('x'), 'x1': 3}
     """
-    deps: set[Key] = set()
-    named: dict[str, Any] = {}
-    for i, value in enumerate(inputs):
-        named[f"x{i}"] = value
-        kind = KINDS[type(value)]
-        if kind in (REF, FUTURE):
-            deps.add(value.key)
-        elif kind != RAW:
-            deps |= value.dependencies
-    return (make_task(None, dict, (), named, frozenset(deps)),)
+    named = {f"x{i}": value for i, value in enumerate(inputs)}
+    return (make_task(None, dict, (), named, needs_of(inputs)),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import UNKNOWN
+from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
 from dask_rewrite.graph.nesting import depth_of
-from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task, nameless
+from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
@@ -240,13 +240,10 @@ class _Together:
         for key, slices in part:
             node = self._filled(key, slices)
             self._new[key] = new
-            self._instead[key] = make_task(
-                None, operator.getitem, (TaskRef(new), len(results)), NO_KWARGS, frozenset([new])
-            )
+            self._instead[key] = one_of(new, len(results))
             results.append(nameless(node))
             self.gone.add(key)
-        deps = frozenset().union(*[result._dependencies for result in results])
-        self.nodes[new] = cast_to(list, new, tuple(results), deps)
+        self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
         self.made[first] = {new: self.nodes[new]}
         self._busy.add(new)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
-from dask_rewrite.graph.nodes import GATHERING, make_container, make_task
+from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, needs_of
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
 _producer, _value = attrgetter("_data_producer"), attrgetter("value")
@@ -85,7 +85,7 @@ def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
         lengths = list(map(len, map(_args, cells)))
         _check_alike(lengths)
         args = _each(map(_args, cells), columns)
-        return make_container(first, args, _names_in(args))
+        return make_container(first, args, needs_of(args))
     if kind is DataNode:
         cells = list(map(_value, cells))
         first = cells[0]
@@ -112,7 +112,7 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     if kwargs and id(first.func) not in GATHERING:
         if not same_options or any(map(_refers, kwargs.values())):
             kwargs = dict(zip(kwargs, _each(map(dict.values, options), columns)))
-    return make_task(None, first.func, args, kwargs, _names_in(chain(args, kwargs.values())))
+    return make_task(None, first.func, args, kwargs, needs_of(chain(args, kwargs.values())))
 
 
 def _identity(func: Any) -> Any:
@@ -134,17 +134,6 @@ def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:
 def _check_alike(names: list[Any]) -> None:
     if names.count(names[0]) < len(names):
         raise _Differ(names)
-
-
-def _names_in(parts: Any) -> frozenset[Any]:
-    """The names that parts of a template refer to."""
-    found: set[Any] = set()
-    for part in parts:
-        if type(part) is TaskRef:
-            found.add(part.key)
-        elif isinstance(part, GraphNode):
-            found |= part._dependencies
-    return frozenset(found)
 
 
 __all__ = ["Form", "forms"]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.batches import batch, one_of
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_container, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, list_of, make_task, needs_of
 from dask_rewrite.graph.substitute import with_values
 
 
@@ -45,7 +45,6 @@ Place: TypeAlias = tuple[Key, int]
 
 _key = attrgetter("key")
 _batch_of: Callable[[Place], Key] = itemgetter(0)
-_EMPTY = List()
 _picker = lru_cache(1024)(itemgetter)
 
 
@@ -82,7 +81,7 @@ class Writer:
         places = list(map(self.places.get, keys))
         if keys.count(keys[0]) == len(keys):
             source = cells[0] if places[0] is None else one_of(*places[0])
-            return make_task(None, repeat, (source, len(keys)), NO_KWARGS, _deps([source]))
+            return make_task(None, repeat, (source, len(keys)), NO_KWARGS, needs_of([source]))
         inside = [place for place in places if place is not None]
         if len(inside) == len(places):
             runs = [(key, [row for _, row in run]) for key, run in groupby(inside, _batch_of)]
@@ -91,9 +90,9 @@ class Writer:
                 return TaskRef(key) if rows == list(range(self._sizes[key])) else _picked(key, rows)
             if 2 * len(runs) <= len(cells):
                 parts = [_picked(*run) for run in runs]
-                return make_task(None, chain, tuple(parts), NO_KWARGS, _deps(parts))
+                return make_task(None, chain, tuple(parts), NO_KWARGS, needs_of(parts))
         parts = [cell if place is None else one_of(*place) for cell, place in zip(cells, places)]
-        return make_container(_EMPTY, tuple(parts), _deps(parts))
+        return list_of(parts)
 
 
 def _picked(key: Key, rows: list[int]) -> Task:
@@ -102,10 +101,6 @@ def _picked(key: Key, rows: list[int]) -> Task:
     if rows == list(range(start, stop)):
         return one_of(key, slice(start, stop))
     return make_task(None, _picker(*rows), (TaskRef(key),), NO_KWARGS, frozenset([key]))
-
-
-def _deps(parts: Iterable[Any]) -> frozenset[Key]:
-    return NO_DEPS.union(*[(part.key,) if type(part) is TaskRef else part._dependencies for part in parts])
 
 
 __all__ = ["Batch", "Writer"]

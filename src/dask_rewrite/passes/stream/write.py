@@ -19,6 +19,7 @@ from dask_rewrite.graph.nodes import (
     list_of,
     make_container,
     nameless,
+    needs_of,
     under,
 )
 from dask_rewrite.graph.program import operation, shape_of, straight_line
@@ -52,8 +53,7 @@ def together(results: Sequence[Any]) -> Any:
     """Several results as one."""
     if len(results) == 1:
         return results[0]
-    deps = NO_DEPS.union(*[{e.key} if isinstance(e, TaskRef) else e._dependencies for e in results])
-    return cast_to(tuple, None, tuple(results), deps)
+    return cast_to(tuple, None, tuple(results), needs_of(results))
 
 
 def combined(task: Any, parts: Sequence[Any]) -> Task:
