@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import DataNode, List, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array import core
+from dask.array.optimization import fuse_slice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +22,7 @@ from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.fuse_slices import composed
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.site import Site
@@ -35,6 +39,15 @@ def test_boxes_hold_just_what_an_index_takes(index: tuple[slice, ...], shape: tu
     places = np.argwhere(np.isin(block, block[index]))
     expected = tuple(zip(places.min(0).tolist(), (places.max(0) + 1).tolist())) if len(places) else None
     assert taken(index, shape) == expected
+
+
+@given(st.tuples(SLICES, SLICES), st.tuples(SLICES, SLICES) | st.tuples(SLICES))
+def test_slices_of_slices_are_those_of_dask(inner: tuple[slice, ...], outer: tuple[slice, ...]) -> None:
+    found = composed(inner, outer)
+    ends = [end for each in (*inner, *outer) for end in (each.start, each.stop, each.step)]
+    plain = all(end is None or (type(end) is int and end >= 0) for end in ends)
+    assert found is not None or not plain or len(inner) != len(outer)
+    assert found is None or found == fuse_slice(inner, outer)
 
 
 def test_which_constant_a_block_holds_makes_no_other_plan() -> None:
@@ -161,3 +174,37 @@ def test_large_blocks_are_not_shared_and_what_is_declared_large_is_looked_into(
     assert len(after.nodes) == kept
     assert says is None or says.asked
     assert (after.nodes["y"].dependencies == {("a", 0)}) == (kept == 3)
+
+
+class Nodes(dict[Any, Any]):
+    """A dict of which it can be told when it goes."""
+
+
+def test_a_context_that_is_closed_keeps_no_graph() -> None:
+    context = Context()
+    graph = Graph(Nodes(y=Task("y", abs, -1)), ("y",))
+    asked = context.users(graph), context.consumers(graph), context.by_function(graph)
+    assert all(type(each) is not Nodes for each in asked)
+    kept = weakref.ref(graph.nodes)
+    context.close()
+    del graph, asked
+    assert kept() is None
+
+
+def test_rewriting_leaves_no_garbage() -> None:
+    x = da.from_array(np.arange(3600.0).reshape(60, 60), chunks=20)
+    y = (x + x.T)[::2, 30:].mean(axis=1)
+    rewrite_tasks(y.dask, y.__dask_keys__())  # what is imported and remembered
+    gc.collect()
+    gc.disable()
+    try:
+        graph = rewrite_tasks(y.dask, y.__dask_keys__())
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, GraphNode) or "dask_rewrite" in repr(each)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert graph is not None
+    assert not left

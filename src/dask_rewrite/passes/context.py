@@ -102,8 +102,9 @@ class Context:
         return [task for func in called if func in functions for task in called[func]]
 
     def close(self) -> None:
-        """Let go of what refers to itself, and would wait for a collection of garbage."""
+        """Let go of what refers to itself, and of graphs that were: what collects garbage looks at all of it."""
         if self._facts is not None:
             self._facts.close()
             self._facts = None
         self.declared = None
+        self._users, self._called, self._consumers = (None, {}), (None, {}), (None, {})

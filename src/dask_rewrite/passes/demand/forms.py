@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import starmap
 from types import MethodType
 from typing import Any
 
@@ -123,34 +122,31 @@ def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Ke
     (False, False)
     """
     places: dict[Key, int] = {}
+    return _named(node, places, value), tuple(places)
 
-    def named(here: Any) -> Any:
-        kind = type(here)
-        if kind in _BY_VALUE:
-            return kind, here
-        if kind is TaskRef or kind is Alias:
-            key = here.key if kind is TaskRef else here.target
-            known = value(key)
-            fact: Any = known.number if type(known) is Fact else 0
-            if fact and known.fill is not None and not known.scalar:
-                fact = known.shape, known.dtype  # which constant a block holds does not matter
-            return kind, places.setdefault(key, len(places)), fact or (known is not UNKNOWN and id(known))
-        if kind is Task:
-            func = here.func
-            called = (MethodType, id(func.__self__)) if type(func) is MethodType else id(func)
-            return (called, here._data_producer, *map(named, here.args), *starmap(pair, here.kwargs.items()))
-        if kind is slice:
-            return kind, named(here.start), named(here.stop), named(here.step)
-        if kind is tuple:
-            return (kind, *map(named, here))
-        if kind is List:
-            return (kind, *map(named, here.args))
-        return id(here.value) if kind is DataNode else id(here)
 
-    def pair(name: str, here: Any) -> Any:
-        return name, named(here)
-
-    return named(node), tuple(places)
+def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any]) -> Any:
+    kind = type(here)
+    if kind in _BY_VALUE:
+        return kind, here
+    if kind is TaskRef or kind is Alias:
+        key = here.key if kind is TaskRef else here.target
+        known = value(key)
+        fact: Any = known.number if type(known) is Fact else 0
+        if fact and known.fill is not None and not known.scalar:
+            fact = known.shape, known.dtype  # which constant a block holds does not matter
+        return kind, places.setdefault(key, len(places)), fact or (known is not UNKNOWN and id(known))
+    if kind is Task:
+        func = here.func
+        called = (MethodType, id(func.__self__)) if type(func) is MethodType else id(func)
+        args = [_named(arg, places, value) for arg in here.args]
+        kwargs = [(name, _named(arg, places, value)) for name, arg in here.kwargs.items()]
+        return (called, here._data_producer, *args, *kwargs)
+    if kind is slice:
+        return kind, *[_named(end, places, value) for end in (here.start, here.stop, here.step)]
+    if kind is tuple or kind is List:
+        return kind, *[_named(item, places, value) for item in (here if kind is tuple else here.args)]
+    return id(here.value) if kind is DataNode else id(here)
 
 
 __all__ = ["Planned", "Plans", "form_of"]
