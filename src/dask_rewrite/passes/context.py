@@ -102,7 +102,7 @@ class Context:
         return [task for func in called if func in functions for task in called[func]]
 
     def close(self) -> None:
-        """Let go of what refers to itself, and of graphs that were: what collects garbage looks at all of it."""
+        """Let go of what refers to itself, and of earlier graphs, which collecting garbage would look at."""
         if self._facts is not None:
             self._facts.close()
             self._facts = None
