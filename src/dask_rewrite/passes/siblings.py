@@ -136,7 +136,7 @@ class _Together:
             self._join([[each for each in group if self._may_join(each[0])] for group in small])
             slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
             for key in levels[depth]:
-                if key not in self.gone:
+                if key not in self.gone and (self._instead or key in slices):
                     self.nodes[key] = self._filled(key, self._fitting(key, slices.get(key, ())))
 
     def _needs(self, node: Any) -> tuple[frozenset[Key], list[Key]] | None:
