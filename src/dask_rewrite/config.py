@@ -16,7 +16,9 @@ from dask.utils import parse_bytes
 _last: tuple[bytes, Options] | None = None
 
 #: What dask's own option ``optimization.fuse.active: false`` leaves out.
-FUSION = frozenset({"fuse-blockwise", "inline-sources", "fuse-small", "siblings", "fuse-chains", "coalesce"})
+FUSION = frozenset(
+    {"fuse-blockwise", "inline-sources", "fuse-small", "crumbs", "siblings", "fuse-chains", "coalesce"}
+)
 
 _DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
 

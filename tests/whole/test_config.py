@@ -370,7 +370,7 @@ def test_fusion_is_switched_off_by_dasks_own_option() -> None:
     x = distinct((8, 8), 4)
     y = ((x + 1) * 2)[1:5].sum()
     # layers are fused while they are lowered, which is one step
-    fusion = {"inline-sources", "fuse-small", "siblings", "fuse-chains", "coalesce"}
+    fusion = {"inline-sources", "fuse-small", "crumbs", "siblings", "fuse-chains", "coalesce"}
     with dask.config.set({"optimization.fuse.active": False}):
         report = dask_rewrite.explain(y)
         assert fusion.isdisjoint(step.name for step in report.steps)

@@ -15,11 +15,13 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
+from dask_rewrite.passes.regrid.write import JOIN
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.tiny_reads import tiny_reads
 from dask_rewrite.remarks import Remarks
@@ -32,6 +34,8 @@ _BLOCKS = 8
 _DEEP = 20
 #: A step of a reduction is small if it takes in this part of what counts as small for one block.
 REDUCES = 4
+#: Copies of parts of neighbouring blocks may be so many times as large.
+COPY = 16
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
 
@@ -239,13 +243,18 @@ class _Small(dict[Key, bool]):
         node: Any = self._nodes[key]
         deps = node._dependencies
         if not self[key]:
-            return False
+            return str(layer_name(key)).startswith(JOIN) and self._is_short_copy(key, deps)
         if not all(map(self.__getitem__, deps)):
             if id(node.func) not in GETITEMS or len(deps) > 1 or type(node.args[0]) is not TaskRef:
                 return False
             self.slices.add(key)
             return True
         return not (len(deps) > 1 and self._reduces(key, deps))
+
+    def _is_short_copy(self, key: Key, deps: Collection[Key]) -> bool:
+        """What regrid puts together of blocks, which others hold as well: a copy is soon made."""
+        most = COPY * self._max_bytes
+        return all(self[dep] or self._nbytes.get(dep, most + 1) <= most for dep in (key, *deps))
 
     def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
         """A task takes twice what it gives, or more: what it takes in should not wait for anything else.

@@ -87,13 +87,13 @@ def _has_siblings(graph: Graph, busy: set[Key]) -> bool:
     counts: Counter[frozenset[Key]] = Counter()
     for node in graph.nodes.values():
         if type(node) is Task and not busy.isdisjoint(node._dependencies):
-            if _takes_part(node):
+            if takes_part(node):
                 return True
             counts[node._dependencies] += 1
     return max(counts.values(), default=0) >= _LEAST
 
 
-def _takes_part(node: Any) -> bool:
+def takes_part(node: Any) -> bool:
     """A part of one block, and nothing else."""
     return (
         type(node) is Task
@@ -144,7 +144,7 @@ class _Together:
         deps, new = node._dependencies, self._new
         if type(node) is not Task or type(node.key) is not tuple or not deps:
             return None
-        if node._data_producer or _takes_part(node):
+        if node._data_producer or takes_part(node):
             return None
         if not new.keys().isdisjoint(deps):
             deps = frozenset([new.get(dep, dep) for dep in deps])
@@ -158,7 +158,7 @@ class _Together:
 
     def _is_slice(self, key: Key) -> bool:
         """A slice that one task uses."""
-        return self._users[key] == 1 and _takes_part(self.nodes.get(key)) and not self._site.wanted(key)
+        return self._users[key] == 1 and takes_part(self.nodes.get(key)) and not self._site.wanted(key)
 
     def _block_of(self, key: Key) -> Key:
         block: Key = next(iter(self.nodes[key]._dependencies))
@@ -248,4 +248,4 @@ class _Together:
         self._busy.add(new)
 
 
-__all__ = ["Siblings"]
+__all__ = ["Siblings", "takes_part"]

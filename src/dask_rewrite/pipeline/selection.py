@@ -13,6 +13,7 @@ from dask_rewrite.passes.align_reads import AlignReads
 from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.crumbs import Crumbs
 from dask_rewrite.passes.cull_tasks import Sweep
 from dask_rewrite.passes.demand import Demand
 from dask_rewrite.passes.detach import Detach
@@ -60,6 +61,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
+    "crumbs": Crumbs,  # on the slivers that regrid left, with the slices that fuse-small put into them
     "siblings": Siblings,  # on what is small once it is fused, before chains take it in
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "detach": Detach,  # on the slices that are tasks of their own in the end

@@ -56,8 +56,8 @@ class Regrid:
         crumbled = {
             array.name: array
             for array in _arrays(graph, context)
-            if is_crumbled(extents_along(array, partial(believed, site.facts)))
-            and is_crumbled(extents_along(array, site.facts.of))
+            if is_crumbled(extents_along(array.name, array.counts, partial(believed, site.facts)))
+            and is_crumbled(extents_along(array.name, array.counts, site.facts.of))
         }
         if not any(_uses_moves(array, graph.nodes) for array in crumbled.values()):
             return graph

@@ -84,7 +84,7 @@ class Whole:
 def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     """The array, if all its blocks do the same to blocks that fit together; None if not."""
     nodes = site.graph.nodes
-    extents = extents_along(array, site.facts.of)
+    extents = extents_along(array.name, array.counts, site.facts.of)
     if extents is None:
         return None
     start: Any = nodes[(array.name, *(0 for _ in array.counts))]

@@ -5,13 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from dask.typing import Key
-
-    from dask_rewrite.analysis.knowledge import Fact
-    from dask_rewrite.passes.regrid.arrays import Array
+from dask_rewrite.analysis.facts import Fact
 
 #: Along each axis the sizes of the blocks.
 Extents: TypeAlias = tuple[tuple[int, ...], ...]
@@ -19,19 +15,18 @@ Extents: TypeAlias = tuple[tuple[int, ...], ...]
 Edges: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def extents_along(array: Array, fact_of: Callable[[Key], Fact | None]) -> Extents | None:
+def extents_along(name: Any, counts: Sequence[int], of: Callable[[Any], Fact | None]) -> Extents | None:
     """The sizes of the blocks as the first row of blocks along each axis has them.
 
     None if that row has gaps, or nothing is known of one of its blocks.
     """
-    first = (array.name, *(0 for _ in array.counts))
+    first = (name, *(0 for _ in counts))
     found = []
-    for axis, count in enumerate(array.counts):
+    for axis, count in enumerate(counts):
         sizes = []
         for i in range(count):
-            key = (*first[: axis + 1], i, *first[axis + 2 :])
-            fact = fact_of(key)
-            if fact is None or fact.scalar or len(fact.shape) != len(array.counts) or 0 in fact.shape:
+            fact = of((*first[: axis + 1], i, *first[axis + 2 :]))
+            if fact is None or fact.scalar or len(fact.shape) != len(counts) or 0 in fact.shape:
                 return None
             sizes.append(fact.shape[axis])
         found.append(tuple(sizes))

@@ -16,7 +16,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
 from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.templates import opened
-from dask_rewrite.passes.movement.moves import literal
+from dask_rewrite.passes.movement.moves import GETITEMS, literal
 
 #: Functions of the table that look at some of their arguments as a whole, or take lists of blocks.
 _OTHERS = (builtins.sum, functools.reduce, np.digitize, of_dask(routines, "_isin_kernel"))
@@ -25,8 +25,10 @@ _ELEMENTWISE = frozenset(ELEMENTWISE).difference(_OTHERS)
 _DEPTH = 16
 
 
-def works_by_element(node: Any, depth: int = _DEPTH) -> bool:
+def works_by_element(node: Any, depth: int = _DEPTH, slices: bool = False) -> bool:
     """Only elementwise functions are called, on references, on other such calls, and on scalars.
+
+    With ``slices`` they may be called on slices of references, too.
 
     Examples
     --------
@@ -41,7 +43,11 @@ def works_by_element(node: Any, depth: int = _DEPTH) -> bool:
     func = node.func
     if type(func) is MethodType:
         inside = opened(node)
-        return inside is not None and type(inside.func) is not MethodType and works_by_element(inside, depth)
+        return (
+            inside is not None
+            and type(inside.func) is not MethodType
+            and works_by_element(inside, depth, slices)
+        )
     while type(func) is partial and not func.args:
         func = func.func
     try:
@@ -51,7 +57,9 @@ def works_by_element(node: Any, depth: int = _DEPTH) -> bool:
         return False
     for arg in node.args:
         if type(arg) is Task:
-            if not works_by_element(arg, depth - 1):
+            if not (slices and id(arg.func) in GETITEMS and type(arg.args[0]) is TaskRef) and (
+                not works_by_element(arg, depth - 1, slices)
+            ):
                 return False
         elif type(arg) is not TaskRef and not _is_scalar(literal(arg)):
             return False

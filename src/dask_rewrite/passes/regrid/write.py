@@ -26,6 +26,8 @@ from dask_rewrite.passes.regrid.views import Shape, Source, View, Views
 
 #: Along each axis, the numbers of the first block of a group and of the first one after it.
 Group = tuple[tuple[int, int], ...]
+#: Names of the blocks that are put together begin so.
+JOIN = "regrid-join-"
 
 
 class Coarse:
@@ -102,7 +104,7 @@ class Coarse:
         ranges = [range(*group[axis]) for axis in argument.axes]
         if all(len(along) == 1 for along in ranges):
             return TaskRef(argument.keys[tuple([along[0] for along in ranges])])
-        join: Key = (f"regrid-join-{self._token}", number, *[place[axis] for axis in argument.axes])
+        join: Key = (f"{JOIN}{self._token}", number, *[place[axis] for axis in argument.axes])
         if join not in self.nodes:
             mosaic = self._mosaic(argument, ranges, group)
             (piece, *others) = mosaic.pieces
