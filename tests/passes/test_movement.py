@@ -10,11 +10,13 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Alias, List, Task, TaskRef
-from dask.array.core import concatenate_shaped
+from dask.array import chunk
+from dask.array.core import concatenate3, concatenate_shaped
 from dask.local import get_sync
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_rewrite.graph.graph import Graph
 from helpers import (
     assert_linear,
     assert_same_as_stock,
@@ -326,3 +328,23 @@ def test_a_large_block_that_is_only_cut_again_is_not_made() -> None:
     assert_same_as_stock(tall, tall.sum(axis=0), tall.sum())
     small = distinct((100, 160), (10, 160)).map_blocks(np.negative).rechunk((100, 16))
     assert [key for key in tasks_of(small.sum(axis=0)) if "rechunk-merge" in str(key)]
+
+
+def test_a_join_does_not_wait_for_slices_of_itself() -> None:
+    """Slices of a join that show what it takes of large blocks, and that stay slices of the join."""
+    below = Task(None, chunk.getitem, TaskRef(("part", 0)), (slice(0, 2), slice(2, 3)))
+    beside = Task(None, chunk.getitem, TaskRef(("y", 0)), (slice(0, 1), slice(2, 3)))
+    nodes: dict[Any, Any] = {
+        "x": data("x", np.arange(12.0).reshape(4, 3)),
+        ("y", 0): Task(("y", 0), np.negative, Task(None, chunk.getitem, TaskRef("x"), (slice(0, 1),))),
+        ("part", 0): Task(("part", 0), chunk.getitem, TaskRef("x"), (slice(2, 4), slice(0, 3))),
+        ("join", 0): Task(("join", 0), concatenate3, List(List(below), List(beside))),
+        ("seen", 0): Task(("seen", 0), whatever, TaskRef(("join", 0))),
+    }
+    for i, (first, last) in enumerate([(0, 2), (2, 3)]):
+        rows = Task(None, chunk.getitem, TaskRef(("join", 0)), (slice(first, last), slice(0, 1)))
+        nodes["slice", i] = Task(("slice", i), chunk.getitem, rows, (slice(0, last - first), slice(0, 1)))
+        nodes["used", i] = Task(("used", i), whatever, TaskRef(("slice", i)))
+    graph = Graph(nodes, (("seen", 0), ("used", 0), ("used", 1)))
+    after, _ = run(graph, max_whole=1)
+    same_values(graph, after)

@@ -216,7 +216,8 @@ class Writer:
         if name is None:
             return None
         key = self._cut_keys.get(name)
-        if key is None:
+        # a slice that shows the piece may be one of what is made here, and may stay that
+        if key is None or self.site.depth(key) > self.site.depth(self._here):
             index = index_of(piece, self._shape(source))
             place = source[1:] if type(source) is tuple else ()
             short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
