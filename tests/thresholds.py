@@ -31,6 +31,7 @@ ROOMS = ("graph", "analysis", "lowering", "passes", "pipeline", "hook")
 NO_THRESHOLDS = {
     "graph/names.py:LENGTH": "letters of a mark",
     "graph/nesting.py:NESTING_LIMIT": "what the verifier lets pass: 0 refuses every graph",
+    "passes/contract/accumulate.py:FAN_IN": "sums of fewer than two terms are no sums",
     "passes/inline_sources.py:_ITEM": "bytes of an element",
 }
 #: What others are divided by, or taken in steps of: how many are looked at of many, how much larger is much.

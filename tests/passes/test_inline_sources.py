@@ -188,3 +188,10 @@ def test_other_kinds_of_blocks() -> None:
     assert_same_as_stock(
         da.ones((9, 9), chunks=4) * da.zeros(9, chunks=4), da.full((5,), -0.0, chunks=2) + x[:5, :5]
     )
+
+
+def test_what_is_picked_by_an_array_of_positions() -> None:
+    picked = Task(("r", 0), operator.getitem, arange(), (np.array([3, 1, 2]),))
+    nested = Task(("r", 0), np.negative, Task(None, operator.getitem, arange(), (np.array([3, 1, 2]),)))
+    for source in (picked, nested):
+        run(grid(source))

@@ -246,7 +246,9 @@ def _cost_of(stack: list[Any], top: Task | None) -> int | None:
 def _keeps_all(args: Sequence[Any]) -> bool:
     """Whether an index only adds axes."""
     index = args[1] if len(args) == 2 else None
-    return type(index) is tuple and all(part is None or part == slice(None) for part in index)
+    return type(index) is tuple and all(
+        part is None or (type(part) is slice and part == slice(None)) for part in index
+    )
 
 
 __all__ = ["InlineSources"]
