@@ -15,10 +15,12 @@ from dask.array.optimization import fuse_slice
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import list_of
+from dask_rewrite.hook import assemble
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.windows import taken
@@ -208,3 +210,18 @@ def test_rewriting_leaves_no_garbage() -> None:
         gc.enable()
     assert graph is not None
     assert not left
+
+
+def test_the_collector_rests_until_the_graph_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    resting = []
+    original = assemble.assemble
+
+    def put_together(graph: Any) -> Any:
+        resting.append(not gc.isenabled())
+        return original(graph)
+
+    monkeypatch.setattr(assemble, "assemble", put_together)
+    with dask_rewrite.enable():
+        (da.ones((6, 6), chunks=3) + 1).compute(scheduler="sync")
+    assert resting == [True]
+    assert gc.isenabled()

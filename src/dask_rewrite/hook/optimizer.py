@@ -21,6 +21,7 @@ from dask.typing import Key
 from toolz import identity
 
 from dask_rewrite.config import Options
+from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.memory_limit import within_limit
 from dask_rewrite.hook.notes import watch
@@ -122,7 +123,8 @@ class Optimizer(int, Expr):
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
         watch()
-        return self._rewritten(parent)
+        with collector_paused():
+            return self._rewritten(parent)
 
     def _rewritten(self, parent: HLGExpr, trace: Trace | None = None) -> HLGExpr:
         """The expression over the rewritten graph; as it is without this package if that is too large."""
