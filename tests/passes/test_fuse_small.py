@@ -323,3 +323,32 @@ def test_means_of_small_blocks_go_into_one_task() -> None:
     y = (x - x.mean(axis=0))[:3, :3]
     assert len(tasks_of(y)) <= 9
     assert_same_as_stock(y)
+
+
+def sums_of_sources(size: int, pieces: int = 3, func: Any = np.sum, shared: bool = False) -> set[Any]:
+    """Which steps go into the task that gathers them, each of a block that is made out of nothing."""
+    nodes: dict[Any, Any] = {}
+    for i in range(pieces):
+        nodes["x", i] = Task(("x", i), np.ones, size)
+        nodes["s", i] = Task(("s", i), func, TaskRef(("x", i)))
+        if shared:
+            nodes["also", i] = Task(("also", i), str, TaskRef(("x", i)))
+    nodes["all"] = Task("all", sum, List(*[TaskRef(("s", i)) for i in range(pieces)]))
+    after, _ = run(Graph(nodes, ("all", *[key for key in nodes if key[0] == "also"])))
+    return nodes.keys() - after.nodes.keys()
+
+
+def test_what_makes_less_of_a_block_of_its_own_lets_it_go() -> None:
+    """They would be one task with the block anyway, and the blocks would wait for each other."""
+    assert not sums_of_sources(8)
+    assert sums_of_sources(8, pieces=1) == {("s", 0)}  # waits for nothing else
+    assert len(sums_of_sources(8, func=operator.neg)) == 3  # to hold these is no less
+    assert len(sums_of_sources(2)) == 0
+    assert len(sums_of_sources(1)) == 3
+
+
+@pytest.mark.parametrize(("size", "stays"), [(4097, True), (4096, False)])
+def test_what_makes_less_of_a_block_that_others_need_lets_it_go_if_it_is_not_small(
+    size: int, stays: bool
+) -> None:
+    assert len(sums_of_sources(size, shared=True)) == (0 if stays else 3)

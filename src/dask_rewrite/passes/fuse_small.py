@@ -122,7 +122,7 @@ class _Absorbing:
         self._candidates, self._remarks = candidates, remarks
         self._slices = slices  # of large blocks, and what took in such slices
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
-        self._max_inputs = bounds.max_inputs
+        self._max_inputs, self._large = bounds.max_inputs, bounds.max_bytes // 2
         self._text = site.context.fuse_text_keys
         self._anyone = self._text and not site.graph.annotations and remarks.unlimited
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
@@ -186,6 +186,8 @@ class _Absorbing:
                 continue
             if held >= room or len(waits_for) + len(new) > most:
                 continue
+            if new and len(producer._dependencies) == 1 and len(waits_for) > 1 and self._lets_go(producer):
+                continue
             below = level + 1 + (below if below >= 0 else depth_of(producer, self._templates))
             if below > (_DEEP if read else self._max_depth):
                 continue
@@ -209,6 +211,23 @@ class _Absorbing:
             if reads:
                 self._reads[task.key] = reads
         return taken
+
+    def _lets_go(self, task: Task) -> bool:
+        """A task gives at most half of the one block that it takes, which should not wait for anything else.
+
+        Where nobody else needs that block the two are one task in any case (`fuse-chains`); where others do,
+        to hold a smaller one costs less than a task.
+        """
+        (dep,) = task._dependencies
+        if task.key in self._slices or type(self.nodes.get(dep)) is not Task:
+            return False
+        facts, alone = self._site.facts, self._site.used_once(dep)
+        if not alone and id(task.func) in GETITEMS:
+            return False
+        taken, given = estimate(facts, dep), estimate(facts, task.key)
+        if taken is None or given is None or taken.nbytes < 2 * given.nbytes:
+            return False
+        return alone or taken.nbytes > self._large
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:
         if not self._text and (type(consumer) is str or type(producer) is str):
