@@ -209,4 +209,20 @@ GRIDS = [
     ),
 ]
 
-PASSES = [*MOVEMENT, *SUMS, *PAYLOADS, *READS, *GRIDS]
+WINDOWS = [
+    Target(
+        "xarray's rolling mean over 31 rows, blocks of 10: tasks <= 1/6 of stock",
+        [("rolling-mean", 6)],
+        ratio("rolling-mean", 6, "tasks", 1 / 6, ""),
+    ),
+    *(
+        Target(f"{name}: computed in <= {most} of stock", [(name, n)], ratio(name, n, "seconds 2", most))
+        for name, n, most in (("rolling-mean", 6, 0.6), ("xarray-day-anomalies", 2, 0.5))
+    ),
+    *(
+        Target(f"{name}: holds <= {most} of stock", [(name, 10)], ratio(name, 10, "held 2", most, "B"))
+        for name, most in (("column-spectra", 0.6), ("detrended-columns", 0.85))
+    ),
+]
+
+PASSES = [*MOVEMENT, *SUMS, *PAYLOADS, *READS, *GRIDS, *WINDOWS]

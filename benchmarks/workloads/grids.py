@@ -68,3 +68,40 @@ def anomaly_of_a_point(da: ModuleType, n: int) -> Any:
     side = 2048 if n > 2 else 512
     x = da.from_array(hdf5((n, side, side), (1, 256, 256)), chunks=(n // 2, side, side))
     return ((x - 3) * x.mean(axis=0) / 2)[:, side // 2, side // 2]
+
+
+@workload(2, 6, 25, heavy=True, on=("2",))
+def rolling_mean(da: ModuleType, n: int) -> Any:
+    """A rolling mean of xarray over 31 rows of an array of 5 n x n blocks, as wide as three of them."""
+    import xarray as xr
+
+    x = da.from_array(np.arange(500.0 * n * n).reshape(50 * n, 10 * n) % 23, chunks=10)
+    return xr.DataArray(x, dims=("time", "place")).rolling(time=31).mean()
+
+
+@workload(1, 2, 5, heavy=True, exact=False, on=("2",))
+def xarray_day_anomalies(da: ModuleType, n: int) -> Any:
+    """n years less the means of their days, by xarray's groupby, and the spread of what is left."""
+    import pandas as pd
+    import xarray as xr
+
+    x = da.random.default_rng(0).random((365 * n, 40, 40), chunks=(73, 20, 20))
+    time = pd.date_range("2001-01-01", periods=365 * n)
+    days = xr.DataArray(x, dims=("time", "y", "x"), coords={"time": time}).groupby("time.dayofyear")
+    return (days - days.mean()).std("time")
+
+
+@workload(2, 10, 10, heavy=True, exact=False, portable=True, on=("2",))
+def column_spectra(da: ModuleType, n: int) -> Any:
+    """The power of all columns of an array made in n bands of rows: a rechunk from rows to columns."""
+    x = da.random.default_rng(0).random((270 * n, 270 * n), chunks=(270, 270 * n))
+    return (abs(da.fft.rfft(x.rechunk((270 * n, 270)), axis=0)) ** 2).mean(axis=1)
+
+
+@workload(2, 10, 10, heavy=True, exact=False, portable=True, on=("2",))
+def detrended_columns(da: ModuleType, n: int) -> Any:
+    """The spread of all columns of an array in n bands of rows less their straight line."""
+    x = da.random.default_rng(0).random((270 * n, 2700), chunks=(270, 2700))
+    steps = np.arange(270.0 * n) - (270 * n - 1) / 2
+    slope = (x * steps[:, None]).sum(axis=0) / (steps**2).sum()
+    return (x.rechunk((270 * n, 270)) - x.mean(axis=0) - slope * steps[:, None]).std(axis=0)

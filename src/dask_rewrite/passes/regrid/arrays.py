@@ -141,18 +141,19 @@ def _argument(row: list[Key], extents: Extents, counts: tuple[int, ...], views: 
         stride *= counts[axis]
     axes.reverse()
     keys: dict[tuple[int, ...], Key] = {}
-    for place, key in zip(product(*map(range, counts)), row):
-        if keys.setdefault(tuple([place[axis] for axis in axes]), key) != key:
-            return None
-    shape: list[int] = list(first.shape)
+    if len(axes) == len(counts):
+        keys.update(zip(product(*map(range, counts)), row))
+    else:
+        for place, key in zip(product(*map(range, counts)), row):
+            if keys.setdefault(tuple([place[axis] for axis in axes]), key) != key:
+                return None
+    sizes = [(n,) for n in first.shape]
+    for axis in axes:
+        sizes[axis - before] = extents[axis]
     seen: dict[tuple[int, ...], View] = {}
-    for at, key in keys.items():
+    for (at, key), shape in zip(keys.items(), product(*sizes)):  # the places run as these products do
         view = views.of(key)
-        if view is None or views.dtype(view) != dtype:
-            return None
-        for axis, i in zip(axes, at):
-            shape[axis - before] = extents[axis][i]
-        if view.shape != tuple(shape):
+        if view is None or view.shape != shape or views.dtype(view) != dtype:
             return None
         seen[at] = view
     for axis in range(before, len(counts)):

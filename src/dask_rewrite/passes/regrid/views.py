@@ -58,6 +58,8 @@ class Views:
     def of(self, key: Key) -> View | None:
         """What a block is cut from; None if it is not known to be an array whose dtype joins keep."""
         views = self._views
+        if key in views:
+            return views[key]
         path = []
         here = key
         while here not in views:

@@ -124,19 +124,18 @@ class Coarse:
         shape = list(first)
         for axis, (a, b) in zip(argument.axes, [group[axis] for axis in argument.axes]):
             shape[axis - before] = self._borders[axis][b] - self._borders[axis][a]
-        starts = [self._borders[axis][group[axis][0]] for axis in argument.axes]
-        places = [axis - before for axis in argument.axes]
+        places: list[tuple[int, ...]] = [(0,)] * len(first)  # where the blocks begin, along each axis
+        for axis, along in zip(argument.axes, ranges):
+            borders = self._borders[axis]
+            places[axis - before] = tuple([borders[i] - borders[along[0]] for i in along])
         corners: dict[Any, list[tuple[Shape, View]]] = {}
-        for index in product(*ranges):
+        for at, index in zip(product(*places), product(*ranges)):
             view = views[index]
-            at = [0] * len(first)
-            for axis, here, i, start in zip(argument.axes, places, index, starts):
-                at[here] = self._borders[axis][i] - start
             if type(view.source) is Fill:
-                corners.setdefault(view.source, []).append((tuple(at), view))
+                corners.setdefault(view.source, []).append((at, view))
             else:
-                shift = tuple([a - b for a, b in zip(view.start, at)])
-                corners.setdefault((view.source, shift), []).append((tuple(at), view))
+                shift = tuple(map(operator.sub, view.start, at))
+                corners.setdefault((view.source, shift), []).append((at, view))
         pieces: list[Piece] = []
         for parts in corners.values():
             pieces += _one_piece(parts) or merged([_piece(*part) for part in parts], len(first))
