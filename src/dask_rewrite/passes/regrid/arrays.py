@@ -147,7 +147,7 @@ def _argument(row: list[Key], extents: Extents, counts: tuple[int, ...], views: 
         for place, key in zip(product(*map(range, counts)), row):
             if keys.setdefault(tuple([place[axis] for axis in axes]), key) != key:
                 return None
-    sizes = [(n,) for n in first.shape]
+    sizes: list[tuple[int, ...]] = [(n,) for n in first.shape]
     for axis in axes:
         sizes[axis - before] = extents[axis]
     seen: dict[tuple[int, ...], View] = {}
