@@ -213,21 +213,15 @@ class _Absorbing:
         return taken
 
     def _lets_go(self, task: Task) -> bool:
-        """A task gives at most half of the one block that it takes, which should not wait for anything else.
-
-        Where nobody else needs that block the two are one task in any case (`fuse-chains`); where others do,
-        to hold a smaller one costs less than a task.
-        """
+        """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held."""
         (dep,) = task._dependencies
-        if task.key in self._slices or type(self.nodes.get(dep)) is not Task:
-            return False
         facts, alone = self._site.facts, self._site.used_once(dep)
-        if not alone and id(task.func) in GETITEMS:
+        if task.key in self._slices or type(self.nodes.get(dep)) is not Task:
             return False
         taken, given = estimate(facts, dep), estimate(facts, task.key)
         if taken is None or given is None or taken.nbytes < 2 * given.nbytes:
             return False
-        return alone or taken.nbytes > self._large
+        return alone or (taken.nbytes > self._large and id(task.func) not in GETITEMS)
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:
         if not self._text and (type(consumer) is str or type(producer) is str):
@@ -285,10 +279,7 @@ class _Small(dict[Key, bool]):
         return taken > self._max_bytes // REDUCES and taken >= 2 * self._nbytes.get(key, 0)
 
     def among(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Which of the tasks of one layer that call the same function are small work.
-
-        Only some are looked at, as long as they agree: nothing but profit hangs on it.
-        """
+        """Which of the tasks of one layer and function are small work; some are asked, if they agree."""
         if len(keys) > 2 * _BLOCKS:
             step = len(keys) // _BLOCKS | 1  # odd: every other block may be of another size
             sample = keys[::step]
