@@ -62,7 +62,7 @@ class Crumbs:
     name: ClassVar[str] = "crumbs"
     gain: int = 150
     slack: int = 25
-    max_bytes: int = 4_194_304
+    max_bytes: int = 131_072
 
     def run(self, graph: Graph, context: Context) -> Graph:
         if graph.annotations or graph.origin.shared:
