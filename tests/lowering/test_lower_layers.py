@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from operator import add, mul
+from operator import add, mul, neg
 from typing import Any
 
 import dask
@@ -325,3 +325,21 @@ def test_incoming_subgraph_tasks_are_unnested() -> None:
     x = there_and_back(100)
     assert max(map(nesting, tasks_of(x).values())) <= MAX_NESTING
     assert_same(dask_rewrite.optimize(x).compute(), np.arange(4.0) + 100)
+
+
+def _and_name(value: Any, *names: Any, more: Any = None) -> Any:
+    return value, names, more
+
+
+def test_values_in_deep_tasks_that_equal_keys_are_values() -> None:
+    """In tasks that are nodes only references refer; in tuples each key does."""
+    deep: Any = TaskRef("a")
+    for _ in range(200):
+        deep = Task(None, neg, deep)
+    tasks: dict[Any, Any] = {
+        "a": Task("a", abs, -1),
+        ("b", 0): Task(("b", 0), abs, -2),
+        "y": Task("y", _and_name, deep, "a", ["a", ("b", 0)], ("b", 0), more=["a"]),
+    }
+    expected = (1, ("a", ["a", ("b", 0)], ("b", 0)), ["a"])
+    assert get_sync(rewrite_graph(tasks, ["y"]), "y") == get_sync(tasks, "y") == expected

@@ -144,7 +144,7 @@ class _Unnesting:
         if type(node) is tuple and node and callable(node[0]):
             return (
                 yield self.operation(
-                    node[0], [Dict(a) if isinstance(a, dict) else a for a in node[1:]], {}, scope
+                    node[0], [Dict(a) if isinstance(a, dict) else a for a in node[1:]], {}, scope, legacy=True
                 )
             )
         if isinstance(node, GraphNode):
@@ -195,11 +195,13 @@ class _Unnesting:
         expression, _ = yield self.flat(value, scope)
         return self.name(expression) if isinstance(expression, Task) else expression
 
-    def operation(self, func: Any, args: Iterable[Any], kwargs: dict[str, Any], scope: Scope) -> Walk:
+    def operation(
+        self, func: Any, args: Iterable[Any], kwargs: dict[str, Any], scope: Scope, legacy: bool = False
+    ) -> Walk:
         parts = []
         deepest = 0
         for arg in args:
-            expression, depth = yield self.argument(arg, scope)
+            expression, depth = yield self.argument(arg, scope, legacy)
             parts.append(expression)
             deepest = max(deepest, depth)
         named = {}
@@ -212,10 +214,10 @@ class _Unnesting:
             return self.name(task), 0
         return task, deepest + 1
 
-    def argument(self, arg: Any, scope: Scope) -> Walk:
-        if isinstance(arg, (GraphNode, TaskRef)) or scope is None:
+    def argument(self, arg: Any, scope: Scope, legacy: bool = False) -> Walk:
+        if legacy or isinstance(arg, (GraphNode, TaskRef)):
             return (yield self.flat(arg, scope))
-        return arg, 0
+        return arg, 0  # what stands in a task as it is names no key, even if it is equal to one
 
     def raw(self, value: Any) -> Walk:
         """A value of a legacy task: a key, a container that may hold keys and tasks, or just data."""
