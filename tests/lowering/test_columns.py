@@ -13,6 +13,7 @@ from dask._task_spec import Task
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dask_rewrite.lowering import aggregates
+from dask_rewrite.passes import fuse_small
 from dask_rewrite.passes.movement import isolated
 from helpers import assert_same_as_stock, distinct, rewrite_graph, tasks_of
 
@@ -57,6 +58,8 @@ HALOS: dict[str, Callable[[], Any]] = {
 def test_halos_of_unknown_blocks_are_left_as_reading_them_would(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # a slice with its block to itself may stay a task, if there is still one
+    monkeypatch.setattr(fuse_small._Absorbing, "_lets_go", lambda self, task: False)
     x = HALOS[name]()
     quick = tasks_of(x)
     assert_same_as_stock(x)

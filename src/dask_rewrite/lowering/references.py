@@ -22,12 +22,12 @@ from dask_rewrite.lowering.blockwise import Coords, Plan
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
 _MISSING = object()
-#: Types of what is nothing at all, or may be the name of another task.
 #: Types of other layers' copies of blocks, in which more may be fused than in the blocks.
 _COPIES = frozenset([Task, Alias])
 #: Loads wait for few values: an array, a lock.
 _FEW = 4
 _NOT_DATA = (GraphNode, TaskRef, tuple, list, dict, set, str)
+#: Types of what is nothing at all, or may be the name of another task.
 _MAY_NAME = frozenset([object, Alias, TaskRef, tuple, str])
 
 
@@ -78,8 +78,8 @@ class References:
 
     def read_layers(self, order: Iterable[str]) -> None:
         """Read the layers that the outputs need."""
-        self.order = list(order)
-        for name in self.order:
+        for name in order:
+            self.order.append(name)
             self._read_layer(name, self.hlg.layers[name])
 
     def _read_layer(self, name: str, layer: Layer) -> None:
@@ -87,17 +87,10 @@ class References:
             self.plans[layer.output] = Plan(layer)
             self.blocks[layer.output] = {}
             return
-        mapping: Any
-        if isinstance(layer, MaterializedLayer):
-            mapping = layer.mapping
-        elif OverlapBlocks.fits(layer):
-            self.lazy[name] = OverlapBlocks(layer)
+        if not layer.is_materialized():
+            self.lazy[name] = OverlapBlocks(layer) if OverlapBlocks.fits(layer) else layer
             return
-        elif layer.is_materialized():
-            mapping = dict(layer)
-        else:
-            self.lazy[name] = layer
-            return
+        mapping: Any = layer.mapping if isinstance(layer, MaterializedLayer) else dict(layer)
         self.flat.update(mapping)
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))

@@ -20,6 +20,7 @@ from dask_rewrite.graph.nesting import depth_of
 from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task, nameless, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.regrid.grids import Edges, coarse_edges, extents_along, is_crumbled
 from dask_rewrite.passes.regrid.names import producers_first
 from dask_rewrite.passes.regrid.work import works_by_element
@@ -93,9 +94,10 @@ def _crumbled(site: Site) -> dict[str, _Crumbs]:
     for name, keys in arrays.items():
         if len(keys) < _LEAST or not works_by_element(nodes[keys[0]], slices=True):
             continue
-        if len(set(map(len, keys))) > 1 or set(map(type, chain.from_iterable(zip(*keys[1:])))) - {int, str}:
+        _, *axes = zip(*keys)
+        if len(set(map(len, keys))) > 1 or set(map(type, chain.from_iterable(axes))) != {int}:
             continue
-        counts = [1 + max(axis) for axis in list(zip(*keys))[1:]]
+        counts = [1 + max(axis) for axis in axes]
         extents = extents_along(name, counts, partial(believed, site.facts))
         if extents is not None and is_crumbled(extents):
             found[name] = _Crumbs(keys, extents)
@@ -141,7 +143,7 @@ class _Together:
         """The size of the blocks that those of an array were cut from, or were meant to be cut from."""
         size = list(map(max, crumbs.extents))
         for dep in self._nodes[crumbs.keys[0]]._dependencies:
-            if takes_part(self._nodes.get(dep)):
+            if _takes_part(self._nodes.get(dep)):
                 (dep,) = self._nodes[dep]._dependencies
             below = self._sizes.get(dep[0]) if type(dep) is tuple else None
             fact = believed(self._site.facts, dep) if below is None else None
@@ -161,7 +163,7 @@ class _Together:
 
     def _is_own_slice(self, key: Key) -> bool:
         node: Any = self._nodes.get(key)
-        if self._users[key] != 1 or not takes_part(node) or self._site.wanted(key):
+        if self._users[key] != 1 or not _takes_part(node) or self._site.wanted(key):
             return False
         (block,) = node._dependencies
         whole, part = estimate(self._site.facts, block), estimate(self._site.facts, key)
@@ -208,6 +210,12 @@ class _Together:
                 nodes[key] = under(key, self._instead[key])
         nodes.update(self._made)
         return nodes
+
+
+def _takes_part(node: Any) -> bool:
+    """Something of one block: a slice, or a copy of one."""
+    joins = type(node) is Task and id(node.func) in JOINS and len(node._dependencies) == 1
+    return joins or takes_part(node)
 
 
 def _cell(key: tuple[Any, ...], edges: Edges) -> tuple[int, ...]:
