@@ -65,7 +65,8 @@ def failure(x: Any, **kwargs: Any) -> BaseException:
 
 
 def notes(error: BaseException) -> list[str]:
-    return list(getattr(error, "__notes__", ()))
+    """Those of this package; Python 3.14 notes what was being pickled, too."""
+    return [note for note in getattr(error, "__notes__", ()) if note.startswith("dask_rewrite: ")]
 
 
 # -- while computing -------------------------------------------------------------------------------

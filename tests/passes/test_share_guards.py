@@ -67,8 +67,8 @@ STRANGE = [
     np.array([1.0, 2.0], dtype=">f8"),
     np.datetime64("2000-01-01"),
     np.datetime64("2000-01-01", "s"),
-    np.datetime64("NaT"),
-    np.timedelta64("NaT"),
+    np.datetime64("NaT", "s"),
+    np.timedelta64("NaT", "s"),
     np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
     np.array([(1, 2.0)], dtype=[("a", "i4"), ("c", "f8")]),
     operator.add,
@@ -256,7 +256,7 @@ def test_containers_in_tasks() -> None:
 
 def test_what_nobody_can_write_into() -> None:
     structured = np.zeros(2, dtype=[("a", "i4")])
-    for value in (1, "a", b"a", (1, "a"), np.float64(1), np.datetime64("NaT"), slice(1), np.dtype("f8")):
+    for value in (1, "a", b"a", (1, "a"), np.float64(1), np.datetime64("NaT", "s"), slice(1), np.dtype("f8")):
         assert is_frozen(value)
         assert is_frozen(DataNode("x", value))
     for value in ([1], {"a": 1}, {1}, np.ones(2), structured[0], (np.ones(2),), object(), bytearray(b"a")):

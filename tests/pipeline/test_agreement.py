@@ -150,6 +150,8 @@ def test_our_passes_keep_facts() -> None:
                 found = program(matrix())
             except TypeError:
                 continue
+            if found is NotImplemented:  # of dask's own fix, by a warning of NumPy 2.5
+                continue
             dask_rewrite.optimize(*(found if isinstance(found, tuple) else (found,)))
         for make in MAKING.values():
             found = make()
