@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +9,15 @@ from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed, estimate
+from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import compound, fingerprint, mark
 from dask_rewrite.graph.nesting import depth_of
-from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task, nameless, under
+from dask_rewrite.graph.nodes import cast_to, nameless, needs_of, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import JOINS
@@ -115,6 +115,7 @@ class _Together:
         self._made: Nodes = {}  # new tasks, and those in new words
         self._instead: dict[Key, Any] = {}  # where the result of a block is to be found
         self._sizes: dict[Any, list[int]] = {}  # by array, what its blocks were cut from
+        self._depths: dict[int, int] = {}  # of templates
         self._bare = frozenset().union(  # what must keep a key of its own
             *[node._dependencies for node in self._nodes.values() if type(node) is not Task]
         )
@@ -155,7 +156,11 @@ class _Together:
 
     def _may_join(self, key: Key) -> bool:
         node = self._nodes[key]
-        return not node._data_producer and works_by_element(node, slices=True) and depth_of(node, {}) <= _DEEP
+        return (
+            not node._data_producer
+            and works_by_element(node, slices=True)
+            and depth_of(node, self._depths) <= _DEEP
+        )
 
     def _slices(self, key: Key) -> list[Key]:
         """The slices that only this task uses, if it may as well wait for their blocks."""
@@ -186,11 +191,9 @@ class _Together:
         if len(members) == 1:
             self._made[members[0]] = tasks[0]
             return
-        deps = frozenset().union(*[task._dependencies for task in tasks])
-        self._made[new] = cast_to(list, new, tuple(map(nameless, tasks)), deps)
+        self._made[new] = cast_to(list, new, tuple(map(nameless, tasks)), needs_of(tasks))
         for row, key in enumerate(members):
-            args = (TaskRef(new), row)
-            self._instead[key] = make_task(None, operator.getitem, args, NO_KWARGS, frozenset([new]))
+            self._instead[key] = one_of(new, row)
             self.gone.add(key)
 
     def _filled(self, node: Any, values: Mapping[Key, Any] = {}) -> Any:

@@ -106,9 +106,8 @@ class FuseSmall:
 
 def _is_known(task: Task, site: Site) -> bool:
     """Nothing slow is hidden in a task: all functions in it are known."""
-    if not site.facts.knows(task.func):
-        return False
-    return site.effects.of(task) != "unknown" or site.facts.of(task.key) is not None
+    known = site.facts.knows(task.func)
+    return known and (site.effects.of(task) != "unknown" or site.facts.of(task.key) is not None)
 
 
 class _Absorbing:
@@ -216,19 +215,20 @@ class _Absorbing:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held."""
         (dep,) = task._dependencies
         facts, alone = self._site.facts, self._site.used_once(dep)
-        if task.key in self._slices or type(self.nodes.get(dep)) is not Task:
+        cut = not alone and id(task.func) in GETITEMS
+        if cut or task.key in self._slices or type(self.nodes.get(dep)) is not Task:
             return False
-        taken, given = estimate(facts, dep), estimate(facts, task.key)
-        if taken is None or given is None or taken.nbytes < 2 * given.nbytes:
+        taken = estimate(facts, dep)
+        if taken is None or taken.nbytes <= (0 if alone else self._large):
             return False
-        return alone or (taken.nbytes > self._large and id(task.func) not in GETITEMS)
+        given = estimate(facts, task.key)
+        return given is not None and taken.nbytes >= 2 * given.nbytes
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:
         if not self._text and (type(consumer) is str or type(producer) is str):
             return False
-        return self._site.same_annotations(consumer, producer) and self._remarks.allow(
-            FuseSmall.name, producer
-        )
+        same = self._site.same_annotations(consumer, producer)
+        return same and self._remarks.allow(FuseSmall.name, producer)
 
 
 class _Small(dict[Key, bool]):
