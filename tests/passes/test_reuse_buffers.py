@@ -281,7 +281,7 @@ def _in_zarr(path: Path) -> da.Array:
 
 
 def peak(x: da.Array) -> int:
-    """Bytes that computing allocates at most; the least of three runs, as the thread of a file lets go late."""
+    """Bytes that computing allocates at most; the least of three runs: threads of files let go late."""
     x.compute(scheduler="sync")
     found = []
     for _ in range(3):
