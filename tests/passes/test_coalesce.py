@@ -155,6 +155,12 @@ def test_no_task_gives_more_than_a_megabyte(eager: None) -> None:
     assert max(rows(whole(np.sqrt(da.roll(x, 1, axis=0) + x)))) == 2**20 // (4096 * 8)
 
 
+@pytest.mark.parametrize(("blocks", "fires"), [(63, False), (64, True)])
+def test_small_layers_are_not_looked_at(eager: None, blocks: int, fires: bool) -> None:
+    x = da.random.default_rng(0).random(2 * blocks, chunks=2)
+    assert bool(batches(whole(np.sqrt(da.roll(x, 2) + x)))) == fires
+
+
 @pytest.mark.parametrize(("least", "fires"), [(1, True), (10_000, False)])
 def test_small_graphs_stay_as_they_are(least: int, fires: bool) -> None:
     x = source(20, 20)
