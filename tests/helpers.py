@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +29,21 @@ MAX_NESTING = 40
 
 ON = dict.fromkeys(("array_optimize", "delayed_optimize", "bag_optimize"), dask_rewrite.optimize)
 STOCK = {"array_optimize": stock_array, "delayed_optimize": stock_delayed, "bag_optimize": stock_bag}
+
+
+def allocated(action: Callable[[], Any]) -> int:
+    """Bytes that are allocated at most: the least of three runs, as threads that read files let go late."""
+    action()  # imports
+    found = []
+    for _ in range(3):
+        gc.collect()
+        tracemalloc.start()
+        try:
+            action()
+            found.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return min(found)
 
 
 def switched_on(**config: Any) -> Any:

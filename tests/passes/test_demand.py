@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand import Demand
 from dask_rewrite.remarks import Remarks
-from helpers import assert_same, stock, switched_on
+from helpers import allocated, assert_same, stock, switched_on
 
 
 class Stored:
@@ -111,11 +110,8 @@ def test_a_point_of_anomalies_reads_its_own_chunks_in_little_memory() -> None:
         return ((x - 3) * x.mean(axis=0) / 2)[:, 1000, 1000]
 
     with switched_on():
-        gets(anomaly, source, (4, 2048, 2048))  # imports
-        tracemalloc.start()
+        peak = allocated(lambda: gets(anomaly, source, (4, 2048, 2048)))
         count, found = gets(anomaly, source, (4, 2048, 2048))
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
     assert count == 8
     mean = data[:, 1000, 1000].mean()
     np.testing.assert_allclose(found[0], (data[:, 1000, 1000] - 3) * mean / 2, rtol=1e-14)
@@ -128,18 +124,9 @@ def test_a_point_takes_the_memory_of_the_chunks_that_zarr_decodes_together() -> 
     source = Stored(np.arange(8.0).repeat(2048 * 2048).reshape(8, 2048, 2048), (1, 256, 256))
     x = da.from_array(source.array, chunks=(4, 2048, 2048))
     made = dask_rewrite.optimize(((x - 3) * x.mean(axis=0) / 2)[:, 1000, 1000])
-
-    def peak(action: Callable[[], Any]) -> int:
-        action()  # imports
-        tracemalloc.start()
-        action()
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    assert peak(lambda: made.compute(scheduler="sync")) < 4 * 256 * 256 * 8 + 500_000
+    assert allocated(lambda: made.compute(scheduler="sync")) < 4 * 256 * 256 * 8 + 500_000
     with zarr.config.set({"async.concurrency": 1}):
-        assert peak(lambda: made.compute(scheduler="sync")) < 1_000_000
+        assert allocated(lambda: made.compute(scheduler="sync")) < 1_000_000
 
 
 def test_sums_of_floats_shrink_only_where_they_may_be_regrouped() -> None:
@@ -274,12 +261,8 @@ def test_creation_shrinks() -> None:
         lambda: da.full((10**5, 10**5), 3, chunks=10**5).cumsum(axis=1)[:2, :3],
     ):
         with switched_on():
-            tracemalloc.start()
-            made = make().compute(scheduler="sync")
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-        assert made.size <= 25
-        assert peak < 10_000_000
+            assert make().compute(scheduler="sync").size <= 25
+            assert allocated(lambda make=make: make().compute(scheduler="sync")) < 10_000_000
 
 
 def graph_of(index: Any = (slice(0, 3),)) -> Graph:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import operator
 import pickle
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ import dask_rewrite
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from helpers import (
+    allocated,
     assert_same,
     assert_same_as_stock,
     checked,
@@ -281,18 +280,7 @@ def _in_zarr(path: Path) -> da.Array:
 
 
 def peak(x: da.Array) -> int:
-    """Bytes that computing allocates at most; the least of three runs: threads of files let go late."""
-    x.compute(scheduler="sync")
-    found = []
-    for _ in range(3):
-        gc.collect()
-        tracemalloc.start()
-        try:
-            x.compute(scheduler="sync")
-            found.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
-    return min(found)
+    return allocated(lambda: x.compute(scheduler="sync"))
 
 
 @pytest.mark.parametrize("source", [_drawn, _in_memory, _in_hdf5, _in_zarr])
