@@ -21,6 +21,7 @@ from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.fuse_small import FuseSmall
+from dask_rewrite.passes.regrid.write import JOIN
 from dask_rewrite.remarks import Remarks
 from helpers import assert_same, assert_same_as_stock, distinct, switched_on, tasks_of
 
@@ -352,3 +353,18 @@ def test_what_makes_less_of_a_block_that_others_need_lets_it_go_if_it_is_not_sma
     size: int, stays: bool
 ) -> None:
     assert len(sums_of_sources(size, shared=True)) == (0 if stays else 3)
+
+
+@pytest.mark.parametrize(("megabyte", "copied"), [(131_072, True), (131_073, False)])
+def test_what_regrid_joins_is_copied_for_its_user_up_to_a_megabyte(megabyte: int, copied: bool) -> None:
+    half = megabyte // 2
+    nodes: dict[Any, Any] = {
+        ("x", 0): Task(("x", 0), np.ones, half),
+        ("x", 1): Task(("x", 1), np.ones, megabyte - half),
+        **{("keeps", i): Task(("keeps", i), np.sum, TaskRef(("x", i))) for i in range(2)},
+    }
+    join = (f"{JOIN}0", 0)
+    nodes[join] = Task(join, np.concatenate, List(TaskRef(("x", 0)), TaskRef(("x", 1))))
+    nodes["y", 0] = Task(("y", 0), operator.neg, TaskRef(join))
+    after, _ = run(Graph(nodes, (("y", 0), ("keeps", 0), ("keeps", 1))))
+    assert (join not in after.nodes) is copied

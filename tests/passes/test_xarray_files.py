@@ -10,27 +10,21 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from zarr.storage import LoggingStore, MemoryStore
+from zarr.storage import MemoryStore
 
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
 from dask_rewrite.passes.align_reads.storage import stored_chunks
 from helpers import assert_same, assert_same_as_stock, stock, switched_on
 
 xr = pytest.importorskip("xarray")
+pytest.importorskip("h5py")
+
+from benchmarks.slices import CountingStore  # noqa: E402
 
 SHAPE, STORED = (8, 64, 64), (1, 16, 16)
 NAMES = ("time", "y", "x")
 
 pytestmark = pytest.mark.filterwarnings("ignore:The specified chunks separate the stored chunks")
-
-
-class Counting(LoggingStore):  # type: ignore[type-arg, unused-ignore]
-    """A store that counts how often chunks are read, also through its read-only twins."""
-
-    def with_read_only(self, read_only: bool = False) -> Any:
-        twin = Counting(self._store.with_read_only(read_only), log_level="ERROR")
-        twin.counter = self.counter
-        return twin
 
 
 def values() -> Any:
@@ -56,7 +50,7 @@ def encoding() -> dict[str, Any]:
 def store() -> Any:
     memory = MemoryStore()
     dataset().to_zarr(memory, encoding=encoding(), consolidated=False)
-    return Counting(memory, log_level="ERROR")
+    return CountingStore(memory, log_level="ERROR")
 
 
 def opened(store: Any, name: str) -> Any:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import dask
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
 
 for needed in ("xarray", "zarr", "h5netcdf", "scipy"):
     pytest.importorskip(needed)

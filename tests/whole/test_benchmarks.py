@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import dask
@@ -14,8 +13,6 @@ import pytest
 import dask_rewrite
 
 ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
 
 pytest.importorskip("xarray")
 pytest.importorskip("h5py")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import dask
 import dask.array as da
@@ -12,15 +10,11 @@ import pytest
 
 from helpers import assert_same, stock, switched_on
 
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
 pytest.importorskip("h5netcdf")
 pytest.importorskip("xarray")
 pytest.importorskip("zarr")
 
-from benchmarks import slices  # noqa: E402
+from benchmarks import slices
 
 pytestmark = pytest.mark.filterwarnings("ignore:The specified chunks separate the stored chunks")
 

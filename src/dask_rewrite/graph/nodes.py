@@ -175,7 +175,7 @@ def count_references(node: GraphNode, key: Key) -> int:
 
 def nameless(task: Task) -> Task:
     """The same task without a key, to stand inside another."""
-    return under(None, task)
+    return make_task(None, task.func, task.args, task.kwargs, task._dependencies)
 
 
 def is_coroutine(func: Any) -> bool:

@@ -9,7 +9,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
-from dask_rewrite.graph.nodes import GATHERING, make_container, make_task
+from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, nameless
 
 _NOTHING = object()
 
@@ -79,7 +79,7 @@ def _filled(args: Iterable[Any], values: Mapping[Any, Any], gained: set[Key]) ->
         if found is not _NOTHING:
             arg = found
             if type(found) is Task:
-                arg = make_task(None, found.func, found.args, found.kwargs, found._dependencies)
+                arg = nameless(found)
                 gained |= found._dependencies
             elif isinstance(found, TaskRef):
                 gained.add(found.key)

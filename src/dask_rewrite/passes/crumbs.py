@@ -116,9 +116,6 @@ class _Together:
         self._instead: dict[Key, Any] = {}  # where the result of a block is to be found
         self._sizes: dict[Any, list[int]] = {}  # by array, what its blocks were cut from
         self._depths: dict[int, int] = {}  # of templates
-        self._bare = frozenset().union(  # what must keep a key of its own
-            *[node._dependencies for node in self._nodes.values() if type(node) is not Task]
-        )
 
     def take(self, name: str, crumbs: _Crumbs) -> None:
         """Make the blocks of an array together, if that is worth it."""
@@ -127,7 +124,7 @@ class _Together:
         edges = coarse_edges(crumbs.extents, size, bounds.slack)
         tasks = [key for key in crumbs.keys if self._may_join(key)]
         slices = {key: self._slices(key) for key in tasks}
-        kept = sum([site.wanted(key) or key in self._bare for key in tasks])
+        kept = sum([site.wanted(key) or key in site.bare for key in tasks])
         cells: dict[tuple[int, ...], list[Any]] = {}
         for key in tasks:
             cells.setdefault(_cell(key, edges), []).append(key)
@@ -209,7 +206,7 @@ class _Together:
                 nodes[key] = self._made.pop(key)
             elif key not in self.gone:
                 nodes[key] = self._filled(node)
-            elif key in self._instead and (self._site.wanted(key) or key in self._bare):
+            elif key in self._instead and (self._site.wanted(key) or key in self._site.bare):
                 nodes[key] = under(key, self._instead[key])
         nodes.update(self._made)
         return nodes

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import operator
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import Any, ClassVar
 
@@ -48,14 +50,15 @@ class Detach:
     min_bytes: int = 65_536
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        made = self._largest(graph, context)
+        largest = [tasks for tasks in context.by_function(graph).values() if _is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, _GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
                 slices[task.args[0].key].append(task)
-        if not slices and not made:
+        if not slices and not largest:
             return graph
         site = Site(graph, context)
+        made = self._largest(chain.from_iterable(largest), site)
         counts: dict[Any, int] = {}
         for block, tasks in slices.items():
             if not self._is_worth(block, tasks, site, counts):
@@ -69,23 +72,18 @@ class Detach:
         context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
         return graph.with_nodes({**graph.nodes, **made})
 
-    def _largest(self, graph: Graph, context: Context) -> dict[Key, Task]:
+    def _largest(self, found: Iterable[Task], site: Site) -> dict[Key, Task]:
         """``topk`` of a block: the end of a sorted copy of all of it, which would be held for ten numbers."""
         made: dict[Key, Task] = {}
-        site = Site(graph, context)
-        for tasks in context.by_function(graph).values():
-            func: Any = tasks[0].func
-            if type(func) is not partial or func.func is not topk:
+        for task in found:
+            fact = site.facts.of(task.key)
+            if fact is None or fact.nbytes > self.min_bytes or site.wanted(task.key):
                 continue
-            for task in tasks:
-                fact = site.facts.of(task.key)
-                if fact is None or fact.nbytes > self.min_bytes or site.wanted(task.key):
-                    continue
-                blocks = [believed(site.facts, dep) for dep in task._dependencies]
-                if sum([self.min_bytes if each is None else each.nbytes for each in blocks]) < self.min_bytes:
-                    continue
-                if context.remarks.allow(self.name, task.key):
-                    made[task.key] = _with(np.copy, task)
+            blocks = [believed(site.facts, dep) for dep in task._dependencies]
+            if sum([self.min_bytes if each is None else each.nbytes for each in blocks]) < self.min_bytes:
+                continue
+            if site.context.remarks.allow(self.name, task.key):
+                made[task.key] = _with(np.copy, task)
         return made
 
     def _is_worth(self, block: Key, tasks: list[Task], site: Site, counts: dict[Any, int]) -> bool:
@@ -109,6 +107,10 @@ def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: d
     except TypeError:  # slices by something that is no number
         return prod(shape)
     return found
+
+
+def _is_topk(func: Any) -> bool:
+    return type(func) is partial and func.func is topk
 
 
 def _is_basic(index: Any) -> bool:

@@ -119,9 +119,6 @@ class _Together:
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
         self._templates: dict[int, int] = {}
-        self._bare = frozenset().union(  # what must keep a key of its own
-            *[node._dependencies for node in self.nodes.values() if type(node) is not Task]
-        )
 
     def run(self) -> None:
         levels: dict[int, list[Key]] = {}
@@ -166,7 +163,7 @@ class _Together:
 
     def _may_join(self, key: Key) -> bool:
         site, node = self._site, self.nodes[key]
-        if type(key) is not tuple or site.wanted(key) or key in self._bare:
+        if type(key) is not tuple or site.wanted(key) or key in site.bare:
             return False
         size = estimate(site.facts, key)
         if size is None or size.nbytes > self._bytes or not site.context.may_move(node.func):

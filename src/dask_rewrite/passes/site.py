@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TypeAlias
 
-from dask._task_spec import GraphNode
+from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.effects import Effect, Effects
@@ -60,6 +60,12 @@ class Site:
     def node(self, key: Key) -> GraphNode | None:
         """The node under a key, or None for what lies outside the graph."""
         return self.graph.nodes.get(key)
+
+    @cached_property
+    def bare(self) -> frozenset[Key]:
+        """Keys that something else than a task refers to: they must stay keys."""
+        others = [node._dependencies for node in self.graph.nodes.values() if type(node) is not Task]
+        return frozenset().union(*others)
 
     def used_once(self, key: Key) -> bool:
         """Exactly one task uses it and nobody asked for it."""

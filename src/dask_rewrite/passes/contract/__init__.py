@@ -99,9 +99,8 @@ class Contract:
         made = _applied(graph, work, users, gated=not graph.origin.shared)
         if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
             remarks.missed(self.name, None, "some sums wait for others: gates would close a cycle")
-            work = [
-                each for each in work if not each.plan.look
-            ]  # what they would hold was forecast with gates
+            # what these would hold was forecast with gates
+            work = [each for each in work if not each.plan.look]
             made = _applied(graph, work, users, gated=False) if work else graph
         for each in work:
             remarks.applied(self.name, each.root, str(each))
