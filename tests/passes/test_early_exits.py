@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array import core
-from dask.array.optimization import fuse_slice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +23,6 @@ from dask_rewrite.hook import assemble
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.windows import taken
-from dask_rewrite.passes.fuse_slices import composed
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.site import Site
@@ -41,15 +39,6 @@ def test_boxes_hold_just_what_an_index_takes(index: tuple[slice, ...], shape: tu
     places = np.argwhere(np.isin(block, block[index]))
     expected = tuple(zip(places.min(0).tolist(), (places.max(0) + 1).tolist())) if len(places) else None
     assert taken(index, shape) == expected
-
-
-@given(st.tuples(SLICES, SLICES), st.tuples(SLICES, SLICES) | st.tuples(SLICES))
-def test_slices_of_slices_are_those_of_dask(inner: tuple[slice, ...], outer: tuple[slice, ...]) -> None:
-    found = composed(inner, outer)
-    ends = [end for each in (*inner, *outer) for end in (each.start, each.stop, each.step)]
-    plain = all(end is None or (type(end) is int and end >= 0) for end in ends)
-    assert found is not None or not plain or len(inner) != len(outer)
-    assert found is None or found == fuse_slice(inner, outer)
 
 
 def test_which_constant_a_block_holds_makes_no_other_plan() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from dask._task_spec import Alias, Dict, GraphNode, List, NestedContainer, Task, TaskRef, _identity_cast
@@ -105,8 +105,7 @@ def list_of(items: Sequence[Any]) -> List:
     >>> sorted(list_of([TaskRef("x"), 1, Task(None, abs, TaskRef("y"))]).dependencies)
     ['x', 'y']
     """
-    made: Any = make_container(_NO_ITEMS, tuple(items), needs_of(items))
-    return made  # type: ignore[no-any-return]
+    return cast(List, make_container(_NO_ITEMS, tuple(items), needs_of(items)))
 
 
 def call_with_dict(

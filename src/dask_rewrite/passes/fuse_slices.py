@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,10 +20,6 @@ _GETTER_IDS = frozenset(map(id, GETTERS))
 
 
 _SHARED = Missed("the inner block has other users")
-
-
-#: What ends of slices are, where these can be told without dask.
-_PLAIN = frozenset([int, NoneType])
 
 
 class _Getter(NamedTuple):
@@ -67,14 +62,12 @@ class FuseSlices:
             return Missed("locks differ")
         if isinstance(_data(inner.source, site), np.matrix):
             return Missed("the source is a matrix, which keeps its dimensions when sliced")
-        index: Any = composed(inner.index, outer.index)
-        if index is None:
-            if not _composable(inner, outer):
-                return Missed("indices of different kinds")
-            try:
-                index = fuse_slice(inner.index, outer.index)
-            except NotImplementedError:
-                return Missed("the indices do not compose")
+        if not _composable(inner, outer):
+            return Missed("indices of different kinds")
+        try:
+            index = fuse_slice(inner.index, outer.index)
+        except NotImplementedError:
+            return Missed("the indices do not compose")
         func = getter if inner.func is getter_inline else inner.func
         asarray = outer.asarray or inner.asarray
         source = inner.source
@@ -103,36 +96,6 @@ def _getter(node: GraphNode) -> _Getter | None:
     if len(args) == 4:
         return _Getter(node.func, *args)
     return None
-
-
-def composed(inner: Any, outer: Any) -> tuple[slice, ...] | None:
-    """What dask's ``fuse_slice`` gives for one slice per axis, as most indices are; None for others.
-
-    >>> composed((slice(2, 8), slice(0, 4)), (slice(1, 6, 2), slice(None)))
-    (slice(3, 8, 2), slice(0, 4, None))
-    """
-    if type(inner) is not tuple or type(outer) is not tuple or len(inner) != len(outer):
-        return None
-    made = []
-    for one, other in zip(inner, outer):
-        around, within = _ends(one), _ends(other)
-        if around is None or within is None:
-            return None
-        start, stop, step = around
-        low, high, by = within
-        if high is not None:
-            end = start + step * high
-            stop = end if stop is None else min(stop, end)
-        made.append(slice(start + step * low, stop, step * by if step * by > 1 else None))
-    return tuple(made)
-
-
-def _ends(item: Any) -> tuple[int, int | None, int] | None:
-    """First position, last position and step of a slice that counts from the first element on."""
-    if type(item) is not slice or not _PLAIN.issuperset(map(type, (item.start, item.stop, item.step))):
-        return None
-    start, stop, step = item.start or 0, item.stop, 1 if item.step is None else item.step
-    return (start, stop, step) if start >= 0 and (stop is None or stop >= 0) and step > 0 else None
 
 
 def _data(source: Any, site: Site) -> Any:

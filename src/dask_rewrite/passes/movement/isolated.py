@@ -49,8 +49,9 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
     only what it takes of one block more than once. A join that takes an unknown block is one itself, unless
     its size is assumed and other moves use the join.
     """
-    nodes, of, assumed = site.graph.nodes, site.facts.of, site.facts.assumed
-    joins = {key for key in moves if id(nodes[key].func) in JOINS}  # type: ignore[attr-defined]
+    nodes: Any = site.graph.nodes
+    of, assumed = site.facts.of, site.facts.assumed
+    joins = {key for key in moves if id(nodes[key].func) in JOINS}
     if not joins:
         return []
     used = joins.intersection(frozenset().union(*[nodes[key]._dependencies for key in moves]))
