@@ -12,6 +12,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.isolated import staying
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.normal_forms import Forms
+from dask_rewrite.passes.movement.reshapes import RESHAPES
 from dask_rewrite.passes.movement.write import Writer
 from dask_rewrite.passes.site import Site
 
@@ -41,7 +42,7 @@ class Movement:
     def run(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
         nodes = graph.nodes
-        moves = {task.key for task in context.calling(graph, MOVES)}
+        moves = {task.key for task in context.calling(graph, MOVES | RESHAPES)}
         if not context.fuse_text_keys:
             moves = {key for key in moves if type(key) is not str}
         if not moves:

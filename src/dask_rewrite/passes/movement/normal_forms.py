@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -26,6 +26,7 @@ from dask_rewrite.passes.movement.mosaic import (
 )
 from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal, operation_of
 from dask_rewrite.passes.movement.read import Reader
+from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
 from dask_rewrite.passes.movement.slices import View, view_of
 from dask_rewrite.passes.movement.slices import seen_through as view_through
 from dask_rewrite.passes.site import Site
@@ -73,6 +74,7 @@ class Forms:
         self.forms: dict[Key, Block] = {}
         self.views: dict[Key, View] = {}
         self.unequal: set[Key] = set()  # annotated otherwise than what they use
+        self._reshapes = Reshapes(self.reader)
         self._kept: set[Key] = set()  # stages that stay, since going around them costs more
         self._memory: dict[Key, Memory | None] = {}
         self._constant: dict[Key, bool] = {}
@@ -89,6 +91,10 @@ class Forms:
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
                 self.unequal.add(key)
                 continue
+            if id(task.func) in RESHAPES:
+                if below := self._reshapes.undone(task):
+                    forms[key] = leaves[key] = self._given_back(key, below)
+                continue
             operation = None if task.kwargs else operation_of(task.func, task.args, leaves)
             found = look_up(operation) if operation is not None else None
             if found is None:
@@ -102,15 +108,6 @@ class Forms:
                 if operation is not None and len(self.reader.referred) >= found[0].parts:
                     same[operation] = found
             forms[key] = leaves[key] = found
-
-    def everything(self) -> Iterator[tuple[Key, Block]]:
-        """The forms of all tasks that move data, also of those that stay as they are, producers first."""
-        nodes = self.graph.nodes
-        for key in producers_first([k for k in nodes if k in self.moves or k in self.still], nodes):
-            task: Any = nodes[key]
-            form = self.reader.read(task) if key in self.still else self.forms.get(key)
-            if form is not None:
-                yield key, form
 
     def _read(self, task: Task) -> Block | None:
         """The task's block, seen through the tasks that it uses where that does not cost more."""
@@ -204,8 +201,7 @@ class Forms:
         form = self.forms.get(ref.key) if type(ref) is TaskRef else None
         if form is None or len(form[0].pieces) <= 4:
             return False
-        found = selection(literal(task.args[1]), form[0].shape)
-        if found is None or 0 in found[0]:
+        if (found := selection(literal(task.args[1]), form[0].shape)) is None or 0 in found[0]:
             return False
         count = sources_in(form[0], found[1], found[0])
         if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
@@ -213,9 +209,14 @@ class Forms:
         self._kept.add(ref.key)
         return True
 
+    def _given_back(self, key: Key, below: Below) -> Block:
+        """What a reshape gives back: it lies in memory of its own if that did before the first reshape."""
+        self._memory[key] = OWN if self.memory(below.key) == OWN else None
+        source = below.key in self.pinned or below.key in self._kept or below.key not in self.forms
+        return standing(below) if source else below.block
+
     def _learn_view(self, key: Key, task: Task) -> None:
-        view = view_of(task)
-        if view is None:
+        if (view := view_of(task)) is None:
             return
         inner = self.views.get(view.source)
         if inner is not None:
@@ -253,7 +254,7 @@ class Forms:
                 break
             shown = task
             if not self._copies(here, task):
-                while type(shown) is Task and (id(shown.func) in GETITEMS or shown.func is np.transpose):
+                while type(shown) is Task and id(shown.func) in VIEWS:
                     shown = shown.args[0]
             if type(shown) is TaskRef:
                 here = shown.key
@@ -264,9 +265,8 @@ class Forms:
         return known[key]
 
     def _is_view(self, task: Any) -> bool:
-        if id(task.func) not in GETITEMS and task.func is not np.transpose:
-            return False
-        return type(task.args[0]) is TaskRef
+        moves = id(task.func) in GETITEMS or task.func is np.transpose
+        return moves and type(task.args[0]) is TaskRef
 
     def _copies(self, key: Key, task: Any) -> bool:
         """Dask's own slice copies what is at most half of its source."""

@@ -14,6 +14,7 @@ from dask.array.core import concatenate3
 from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
+from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
@@ -167,8 +168,13 @@ class Writer:
     def _cut_keys(self) -> dict[Any, Key]:
         """Slices of large blocks that are tasks already."""
         found: dict[Any, Key] = {}
-        for key, (mosaic, _) in self.forms.everything():
-            pieces = mosaic.pieces
+        forms, nodes = self.forms, self.nodes
+        for key in producers_first([k for k in nodes if k in forms.moves or k in forms.still], nodes):
+            task: Any = nodes[key]
+            form = forms.reader.read(task) if key in forms.still else forms.forms.get(key)
+            if form is None:
+                continue
+            pieces = form[0].pieces
             if len(pieces) == 1 and type(pieces[0].source) is not Fill:
                 name = self._cut_name(key, pieces[0])
                 if name is not None:
