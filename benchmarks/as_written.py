@@ -48,7 +48,7 @@ def switched(side: str) -> Any:
     return dask.config.set({**settings, "scheduler": "threads", "num_workers": 2})
 
 
-def _collections(made: Any) -> tuple[tuple[Any, ...], str | None]:
+def collections(made: Any) -> tuple[tuple[Any, ...], str | None]:
     """What is computed, and the path under which the answer is then found."""
     parts = made if isinstance(made, tuple) else (made,)
     return (parts[:-1], parts[-1]) if isinstance(parts[-1], str) else (parts, None)
@@ -67,21 +67,21 @@ def optimized(program: Callable[[Data], Any], data: Data) -> tuple[int, float]:
     """Tasks that are sent, and seconds of the processor until then; the best of `TURNS`."""
     best = []
     for _ in range(TURNS):
-        collections, _ = _collections(program(data))
+        parts, _ = collections(program(data))
         gc.collect()
         start = time.process_time()
-        graph = dask.base.collections_to_expr(collections).optimize().__dask_graph__()
+        graph = dask.base.collections_to_expr(parts).optimize().__dask_graph__()
         best.append(time.process_time() - start)
     return len(dict(graph)), min(best)
 
 
 def computed(program: Callable[[Data], Any], data: Data) -> tuple[int, float, list[Any]]:
     """Bytes held at most, seconds of the processor, and the answer."""
-    collections, path = _collections(program(data))
+    parts, path = collections(program(data))
     gc.collect()
     start = time.process_time()
     with Added() as held:
-        answer: Any = dask.compute(*collections)
+        answer: Any = dask.compute(*parts)
     seconds = time.process_time() - start
     return held.peak, seconds, _plain(zarr.open(path)[...] if path else answer)
 

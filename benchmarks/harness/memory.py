@@ -36,6 +36,10 @@ def buffers(value: Any) -> Iterator[np.ndarray]:
             stack.extend(part)
         elif isinstance(part, dict):
             stack.extend(part.values())
+        elif hasattr(part, "variable") or hasattr(part, "variables"):  # labelled arrays
+            stack.extend(part.variables.values() if hasattr(part, "variables") else [part.variable])
+        elif type(getattr(part, "_data", None)) is np.ndarray:
+            stack.append(part._data)
 
 
 def owner_of(part: np.ndarray) -> np.ndarray | None:

@@ -31,6 +31,7 @@ def anomaly(counter: list[int] | None = None) -> da.Array:
 
 
 def centred(x: da.Array) -> da.Array:
+    x = x.map_blocks(lambda block: block * 1, dtype=x.dtype)  # nobody knows that it may be made again
     return abs(x - x.mean()).max()
 
 

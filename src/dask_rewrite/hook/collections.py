@@ -101,7 +101,7 @@ def _rewritten(collections: Sequence[Any], shared: bool) -> HighLevelGraph | Non
     fuse = not text or may_fuse_delayed()
     watch()
     plan = partial(rewrite_tasks, raw, outputs, fuse_text_keys=fuse, shared=shared)
-    graph = within_limit(raw, plan(), outputs, None if shared else partial(plan, reread=True))
+    graph = within_limit(raw, plan(), outputs, None if shared else plan)
     return None if graph is None else assemble(graph, layers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 from dask.typing import Key
@@ -14,6 +14,9 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.remarks import MemoryLimitError, RewriteWarning
 
+if TYPE_CHECKING:
+    from dask_rewrite.pipeline.trace import Trace
+
 #: Kinds of results that are named.
 _NAMED = 3
 
@@ -22,9 +25,8 @@ def within_limit(
     raw: Any,
     graph: Graph | None,
     outputs: Iterable[Key],
-    sparing: Callable[[], Graph | None] | None = None,
-    *,
-    quiet: bool = False,
+    rewrite: Callable[..., Graph | None] | None = None,
+    trace: Trace | None = None,
 ) -> Graph | None:
     """Forecast what a rewritten graph holds; if it is more than the limit, take a plan that holds less.
 
@@ -38,15 +40,15 @@ def within_limit(
         The rewritten one, None if it is left to dask's own optimizer.
     outputs : iterable of Key
         What is asked of it.
-    sparing : callable, optional
-        Makes a plan that reads more than once what would be held, and costs more time.
-    quiet : bool
-        Only choose, and say nothing: nobody is going to compute.
+    rewrite : callable, optional
+        Makes another plan: takes ``options`` and ``trace``.
+    trace : Trace, optional
+        Nobody is going to compute: it becomes that of the plan that is taken, and nothing is said.
 
     Returns
     -------
     Graph or None
-        The plan: the sparing one if the first holds too much and the second less.
+        The plan: the first that holds no more than the limit, or else the one that holds least.
 
     Raises
     ------
@@ -58,14 +60,16 @@ def within_limit(
     options = Options.current()
     if options.memory_limit is None:
         return graph
+    quiet = trace is not None
     if graph is None:
         if not quiet:
             _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
         return None
     try:
-        graph, run = _chosen(
-            raw, graph, list(outputs), None if options.reread else sparing, options.memory_limit
-        )
+        # imported where a limit is set, so that importing the package costs little
+        from dask_rewrite.hook.plans import chosen
+
+        graph, run = chosen(raw, graph, list(outputs), rewrite, options, trace)
         # of unknown blocks nobody knows that they are too large
         found = _exceeding(run, options.memory_limit) if run.least > options.memory_limit else ""
     except Exception as error:
@@ -80,30 +84,6 @@ def within_limit(
     return graph
 
 
-def _chosen(
-    raw: Any, graph: Graph, outputs: list[Key], sparing: Callable[[], Graph | None] | None, limit: int
-) -> tuple[Graph, Any]:
-    """The plan that is taken, and its simulated run."""
-    run = _run(raw, graph, outputs)
-    other = sparing() if sparing is not None and run.least > limit else None
-    if other is not None and (again := _run(raw, other, outputs)).least < run.least:
-        return other, again
-    return graph, run
-
-
-def _run(raw: Any, graph: Graph, outputs: Iterable[Key]) -> Any:
-    """The simulated run of a graph on the scheduler in use."""
-    # Imported where a limit is set, so that importing the package costs little.
-    from dask_rewrite.analysis.memory.graphs import sized
-    from dask_rewrite.analysis.memory.original import Original
-    from dask_rewrite.analysis.memory.runs import simulate
-    from dask_rewrite.scheduler import machine
-
-    threads, workers = machine().layout
-    results = Original(raw).rewritten(graph.nodes)
-    return simulate(sized(graph.nodes, outputs, results.of, threads * max(1, workers)), threads, workers)
-
-
 def _exceeding(run: Any, limit: int) -> str:
     """What there is to say of a graph that holds more than the limit."""
     held = ", ".join(
@@ -113,8 +93,15 @@ def _exceeding(run: Any, limit: int) -> str:
     return (
         f"this computation would hold {format_bytes(run.least)} at one time, and rewrite.memory-limit is "
         f"{format_bytes(limit)}; at its peak, {run.at:.0%} through: {held}. "
-        f"What would help: {_advice(run, limit)}"
+        f"{_alone(run, limit)}What would help: {_advice(run, limit)}"
     )
+
+
+def _alone(run: Any, limit: int) -> str:
+    """That no other order would do."""
+    if run.floor <= limit:
+        return ""
+    return f"One task alone needs and makes {format_bytes(run.floor)}. "
 
 
 def _advice(run: Any, limit: int) -> str:

@@ -31,7 +31,6 @@ from dask_rewrite.remarks import RewriteWarning
 from dask_rewrite.scheduler import on_event_loop
 
 if TYPE_CHECKING:
-    from dask_rewrite.graph.graph import Graph
     from dask_rewrite.pipeline.trace import Trace
 
 
@@ -137,17 +136,11 @@ class Optimizer(int, Expr):
         outputs = list(dict.fromkeys(flatten(keys)))
         waits = on_event_loop()
         most = most_tasks()
-        again = None if trace is None else type(trace)(nbytes=trace.nbytes)
-
-        def plan(into: Trace | None, reread: bool = False) -> Graph | None:
-            return rewrite_tasks(hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=into, reread=reread)
-
-        first = plan(trace)
+        rewrite = partial(rewrite_tasks, hlg, outputs, fuse_text_keys=fuse, max_tasks=most)
+        first = rewrite(trace=trace)
         if trace is None and waits and first is None:
             warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
-        graph = within_limit(hlg, first, outputs, partial(plan, again, True), quiet=trace is not None)
-        if trace is not None and again is not None and graph is not first:
-            trace.steps, trace.remarks, trace.seconds = again.steps, again.remarks, again.seconds
+        graph = within_limit(hlg, first, outputs, rewrite, trace)
         return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 
     # -- behaviour as a value ------------------------------------------------------------------

@@ -57,7 +57,7 @@ def settle_names(graph: Graph, data: Set[Key], regrouped: Set[Key] = frozenset()
             own = _own_name(key, original)
             if own is not None and own not in nodes and key not in outputs:
                 changed[key] = own
-    return _with_names(graph, changed) if changed else graph
+    return with_names(graph, changed) if changed else graph
 
 
 def _own_name(key: Any, original: Mapping[Any, Any]) -> Any:
@@ -67,7 +67,8 @@ def _own_name(key: Any, original: Mapping[Any, Any]) -> Any:
     return None if old is None else (old, *key[1:])
 
 
-def _with_names(graph: Graph, changed: Mapping[Key, Any]) -> Graph:
+def with_names(graph: Graph, changed: Mapping[Key, Any]) -> Graph:
+    """The same graph with other keys for some of its tasks."""
     refs = {key: TaskRef(new) for key, new in changed.items()}
     none_of, new_name = refs.keys().isdisjoint, changed.get
     nodes: dict[Key, GraphNode] = {}

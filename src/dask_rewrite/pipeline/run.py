@@ -125,7 +125,7 @@ def rewrite_tasks(
     shared: bool = False,
     max_tasks: int | None = None,
     trace: Trace | None = None,
-    reread: bool = False,
+    options: Options | None = None,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
 
@@ -144,8 +144,8 @@ def rewrite_tasks(
         Tasks above which the graph stays as it is, if they are fewer than ``rewrite.lower-limit``.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
-    reread : bool
-        Read again what would be held, whatever ``rewrite.reread`` says.
+    options : Options, optional
+        Instead of the current configuration: those of another plan.
 
     Returns
     -------
@@ -153,10 +153,10 @@ def rewrite_tasks(
         None if the graph stays as it is: it is larger than ``rewrite.lower-limit`` tasks, or lowering
         took longer than ``rewrite.lower-seconds``, or failed.
     """
-    options = Options.current()
+    options = Options.current() if options is None else options
     selection = select(options)
     most = options.lower_limit if max_tasks is None else min(options.lower_limit, max_tasks)
-    options = replace(options, lower_limit=most, reread=options.reread or reread)
+    options = replace(options, lower_limit=most)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
     callbacks = _callbacks(options, trace)
     remarks = Remarks(options.bisect_limit, [each.allow for each in watchers()])

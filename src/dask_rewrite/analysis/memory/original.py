@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
@@ -26,12 +26,26 @@ class Original:
     def __init__(self, hlg: Mapping[Key, Any] | None) -> None:
         self._nodes: dict[Key, GraphNode] = {} if hlg is None else dict(convert_legacy_graph(dict(hlg)))
         self._stock: Mapping[Key, GraphNode] = {}
-        self._results = Results(self._lookup, declared_blocks(hlg))
+        self._results = Results(self._lookup, self._stated(declared_blocks(hlg)))
+
+    def _stated(self, declared: Callable[[Key], Any]) -> Callable[[Key], Any]:
+        """What collections state of blocks, and so of delayed values that are blocks under another name."""
+        blocks: dict[Key, Key] = {}
+        for key, node in self._nodes.items():
+            if type(node) is Alias and type(key) is tuple:
+                blocks.setdefault(node.target, key)
+
+        def stated(key: Key) -> Any:
+            return declared(key) if (found := blocks.get(key)) is None else declared(found)
+
+        return stated
 
     def rewritten(self, nodes: Mapping[Key, GraphNode]) -> Results:
         """Results of a rewritten graph: as known, or of the block that had the name before the rewrite."""
 
         def estimate(key: Key) -> Any:
+            if type(key) is str:
+                return self._results.value(unmarked(key))
             if type(key) is not tuple or not key or not isinstance(key[0], str):
                 return None
             name, place = unmarked(key[0]), key[1:]

@@ -52,6 +52,8 @@ class Run:
         unknown size: ``peak`` takes these to be as large as what they are made of, ``least`` as nothing.
     peak_worker : int
         Most bytes held by any one worker.
+    floor : int
+        What one task needs and makes together, at most: whatever the order, no less is held.
     read, written, moved : int
         Bytes out of files, into files, and from worker to worker.
     unknown : int
@@ -69,6 +71,7 @@ class Run:
     least: int = 0
     most: int = 0
     peak_worker: int = 0
+    floor: int = 0
     read: int = 0
     written: int = 0
     moved: int = 0
@@ -94,11 +97,23 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     likely = courses[len(courses) // 2]
     run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
     run.read, run.written, run.unknown, run.moved = graph.read, graph.written, graph.unknown, likely.moved
+    run.floor = _floor(graph.works[0])
     if likely.held:
         run.at = (likely.at + 1) / len(likely.held)
         run.standing = _standing(graph, likely, workers > 0)
         run.curve = _thinned(likely.held)
     return run
+
+
+def _floor(work: Work) -> int:
+    """Most bytes that one task alone needs and makes."""
+    owned, views, given = work.owned, work.views, work.given
+    floor = 0
+    for task, needed in enumerate(work.inputs):
+        if task not in given:
+            held = {*needed, *[one for each in needed for one in views[each]], task} - given
+            floor = max(floor, sum([owned[one] for one in held]))
+    return floor
 
 
 def _course(work: Work, threads: int, workers: int) -> Course:

@@ -1,0 +1,197 @@
+"""Orders in which tasks hold little, and what each has to wait for so that no schedule holds more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from dask_rewrite.analysis.memory.threads import on_threads
+from dask_rewrite.analysis.memory.work import Work
+
+#: How far down what a task waits for is looked for.
+_STEPS = 64
+
+
+def thrifty_order(work: Work) -> tuple[list[int], int]:
+    """The order in which one task after the other holds least, of those that are tried, and what that is.
+
+    Examples
+    --------
+    Two sums, each of a block of its own; a block weighs ten times as much as its sum.
+
+    >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
+    >>> thrifty_order(work)
+    ([0, 2, 1, 3], 11)
+    """
+    best: tuple[list[int], int] | None = None
+    for order in (on_threads(work, 1).ended, list(_Thrifty(work))):
+        peak = max(_held(work, order, _last_uses(work, order))[1], default=0)
+        if best is None or peak < best[1]:
+            best = order, peak
+    assert best is not None
+    return best
+
+
+def waits(work: Work, order: Sequence[int], limit: int) -> list[int]:
+    """For each place in an order, how many tasks must be done before that one may begin.
+
+    Whatever runs side by side, no more is held than `limit`, or than the order itself holds one by one. When
+    a task has begun, all before its bound are done, what they left for later is still there, and all
+    between may be there as well.
+
+    Examples
+    --------
+    >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
+    >>> waits(work, [0, 2, 1, 3], limit=12)
+    [0, 0, 2, 2]
+    >>> waits(work, [0, 2, 1, 3], limit=100)
+    [0, 0, 0, 0]
+    """
+    left, peaks = _held(work, order, _last_uses(work, order))
+    limit = max(limit, max(peaks, default=0))
+    found: list[int] = []
+    done, made = 0, 0  # so many are done; bytes of all that came after them
+    for place, task in enumerate(order):
+        made += work.owned[task]
+        while done < place and (left[done - 1] if done else 0) + made > limit:
+            made -= work.owned[order[done]]
+            done += 1
+        found.append(done)
+    return found
+
+
+def _last_uses(work: Work, order: Sequence[int]) -> list[int]:
+    """For each task the place of its last user, of what is a view of it, or beyond the end."""
+    end = len(order)
+    last = [-1] * len(work)
+    for task in work.kept:
+        last[task] = end
+    for place in range(end - 1, -1, -1):
+        task = order[place]
+        last[task] = max(last[task], place)
+        for one in work.inputs[task]:
+            last[one] = max(last[one], place)
+        for one in work.views[task]:
+            last[one] = max(last[one], last[task])
+    return last
+
+
+def _held(work: Work, order: Sequence[int], last: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Bytes that are left after each task, and those that are held when it ends, one after the other."""
+    goes = [0] * (len(order) + 1)
+    for task in order:
+        goes[last[task]] += work.owned[task]
+    held = 0
+    left, peaks = [], []
+    for place, task in enumerate(order):
+        held += work.owned[task]
+        peaks.append(held)
+        held -= goes[place]
+        left.append(held)
+    return left, peaks
+
+
+class _Thrifty:
+    """What frees as much as it makes first, then what became ready last, then what lacks least."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._users = work, work.users()
+        given = work.given
+        self._missing = [sum([one not in given for one in needed]) for needed in work.inputs]
+        self._needs = _needs(work, self._users)
+        self._lacks = [sum([self._needs[one] for one in needed]) for needed in work.inputs]
+        self._done = [task in given for task in range(len(work))]
+        self._uses = [len(users) for users in self._users]
+        for task in work.kept:
+            self._uses[task] += 1
+        for seen in work.views:
+            for one in seen:
+                self._uses[one] += 1
+        #: the users that are left of each task, added up: the last of them is what remains
+        self._rest = [sum(users) for users in self._users]
+        self._frees = [0] * len(work)
+        for task, users in enumerate(self._users):
+            if self._uses[task] == 1 and users and task not in given:
+                self._frees[users[0]] += work.owned[task]
+        self._ready: list[tuple[int, int, int]] = []
+        self._lacking: list[tuple[int, int]] = []
+
+    def __iter__(self) -> Iterator[int]:
+        roots = [task for task, missing in enumerate(self._missing) if not missing and not self._done[task]]
+        roots.reverse()
+        stamp = 0
+        while True:
+            task = self._next(roots)
+            if task is None:
+                return
+            self._done[task] = True
+            yield task
+            stamp += 1
+            self._finish(task, stamp)
+
+    def _next(self, roots: list[int]) -> int | None:
+        done = self._done
+        while self._ready:
+            task = heappop(self._ready)[2]
+            if not done[task]:
+                return task
+        while self._lacking:
+            lacks, task = heappop(self._lacking)
+            if done[task] or lacks != self._lacks[task]:
+                continue
+            heappush(self._lacking, (lacks, task))
+            for _ in range(_STEPS):
+                if not self._missing[task]:
+                    return task
+                task = min([one for one in self._work.inputs[task] if not done[one]])
+            break
+        while roots:
+            task = roots.pop()
+            if not done[task]:
+                return task
+        return None
+
+    def _finish(self, task: int, stamp: int) -> None:
+        work, uses, given = self._work, self._uses, self._work.given
+        for one in work.inputs[task]:
+            if one in given:
+                continue
+            uses[one] -= 1
+            self._rest[one] -= task
+            if uses[one] == 1 and not work.views[task] and (user := self._rest[one]) >= 0:
+                if not self._done[user] and one in work.inputs[user]:
+                    self._frees[user] += work.owned[one]
+                    if not self._missing[user]:
+                        self._push(user, stamp)
+        for user in self._users[task]:
+            self._missing[user] -= 1
+            self._lacks[user] -= self._needs[task]
+            if not self._missing[user]:
+                self._push(user, stamp)
+            else:
+                heappush(self._lacking, (self._lacks[user], user))
+
+    def _push(self, task: int, stamp: int) -> None:
+        gain = self._work.owned[task] - self._frees[task]
+        heappush(self._ready, (gain, 0, task) if gain <= 0 else (1, -stamp, task))
+
+
+def _needs(work: Work, users: Sequence[Sequence[int]]) -> list[int]:
+    """For each task, bytes that have to be held at some time to make it, at least."""
+    waiting = [len(needed) for needed in work.inputs]
+    ready = [task for task, missing in enumerate(waiting) if not missing]
+    needs = [0] * len(work)
+    while ready:
+        task = ready.pop()
+        if task not in work.given:
+            inputs = work.inputs[task]
+            at_once = work.owned[task] + sum([work.owned[one] for one in inputs if one not in work.given])
+            needs[task] = max(at_once, *[needs[one] for one in inputs], 0)
+        for user in users[task]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+    return needs
+
+
+__all__ = ["thrifty_order", "waits"]

@@ -1,0 +1,124 @@
+"""Tasks that wait for each other, so that a graph holds no more than a limit however it is scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dask._task_spec import Task, TaskRef
+from dask.graph_manipulation import chunks
+from dask.typing import Key
+
+from dask_rewrite.analysis.memory.graphs import Sized
+from dask_rewrite.analysis.memory.turns import thrifty_order, waits
+from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.nodes import make_task, may_move, nameless
+from dask_rewrite.pipeline.final_names import with_names
+
+#: What is so many times smaller than the limit waits for nothing.
+_SMALL = 1024
+
+
+def taking_turns(graph: Graph, sized: Sized, limit: int) -> Graph | None:
+    """The same tasks, of which some wait until enough of what came before has been let go of.
+
+    Tasks that make something large wait for a *gate*, a task without a result that depends on what has to be
+    done before. As much runs side by side as the limit has room for; where one task after the other holds
+    more than that already, it is as if there was one thread. Nothing is computed twice, or in another way.
+
+    Parameters
+    ----------
+    graph : Graph
+        The plan, after all passes.
+    sized : Sized
+        The same as numbers.
+    limit : int
+        Bytes.
+
+    Returns
+    -------
+    Graph or None
+        None if nothing needs to wait, or others whom nobody knows may hold the same blocks.
+    """
+    if graph.origin.shared:
+        return None
+    work = sized.works[len(sized.works) // 2]
+    order, _ = thrifty_order(work)
+    token = fingerprint([graph.origin.token, "memory-limit", str(limit)])
+    gates = _Gates(graph, sized.keys, work, order, mark("memory-limit", token))
+    gates.put(waits(work, order, limit), limit)
+    if not gates.made:
+        return None
+    # A scheduler may know the same tasks from a plan in which they wait for less.
+    outputs = frozenset(graph.outputs)
+    names = {
+        key: _marked(key, token)
+        for key, node in gates.nodes.items()
+        if node._dependencies and key not in outputs and key not in gates.made
+    }
+    return with_names(replace(graph, nodes=gates.nodes), {k: v for k, v in names.items() if v != k})
+
+
+def _marked(key: Any, token: str) -> Any:
+    if type(key) is tuple and key and type(key[0]) is str:
+        return (mark(key[0], token), *key[1:])
+    return mark(key, token) if type(key) is str else key
+
+
+class _Gates:
+    """Puts gates into a graph, along one order of its tasks."""
+
+    def __init__(
+        self, graph: Graph, keys: Sequence[Key], work: Work, order: Sequence[int], name: str
+    ) -> None:
+        self.nodes: dict[Key, Any] = dict(graph.nodes)
+        self.made: set[Key] = set()
+        self._keys, self._work, self._order, self._name = keys, work, order, name
+        self._last, self._open = 0, 0  # where the last gate stands; what stands before it is done
+        place = {task: i for i, task in enumerate(order)}
+        users = work.users()
+        self._first = [min([place[user] for user in users[task]], default=len(order)) for task in order]
+
+    def put(self, bounds: Sequence[int], limit: int) -> None:
+        """Have each large task wait until as many are done as its bound says."""
+        work, keys = self._work, self._keys
+        known = [0] * len(work)  # so many are done when a task begins, for what it waits for already
+        for place, task in enumerate(self._order):
+            bound = bounds[place]
+            known[task] = max([known[one] for one in work.inputs[task]], default=0)
+            node = self.nodes[keys[task]]
+            if bound <= known[task] or work.owned[task] * _SMALL < limit:
+                continue
+            if type(node) is not Task or not may_move(node.func):
+                continue
+            if bound > self._last:
+                ends = self._ends(bound)
+                if known[task] >= self._last and set(ends) <= set(work.inputs[task]):
+                    known[task] = bound  # it waits for all of them anyway
+                    continue
+                self._make(bound, ends)
+            gate: Key = (self._name, self._last)
+            deps = node._dependencies | {gate}
+            args = (nameless(node), TaskRef(gate))
+            self.nodes[node.key] = make_task(node.key, chunks.bind, args, {}, deps, node._data_producer)
+            known[task] = self._last
+
+    def _ends(self, bound: int) -> list[int]:
+        """What was begun since the last gate and has no user before this one."""
+        return [self._order[i] for i in range(self._last, bound) if self._first[i] >= bound]
+
+    def _make(self, bound: int, ends: Sequence[int]) -> None:
+        refs = [TaskRef(self._keys[task]) for task in ends]
+        if self._last:
+            refs.append(TaskRef((self._name, self._last)))
+        gate: Key = (self._name, bound)
+        deps = frozenset([ref.key for ref in refs])
+        self.nodes[gate] = make_task(gate, chunks.checkpoint, tuple(refs), {}, deps)
+        self.made.add(gate)
+        self._last = bound
+
+
+__all__ = ["taking_turns"]

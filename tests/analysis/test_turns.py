@@ -1,0 +1,126 @@
+"""Orders in which little is held, and bounds that no schedule gets past."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dask_rewrite.analysis.memory.turns import thrifty_order, waits
+from dask_rewrite.analysis.memory.work import Work
+
+
+def work(
+    inputs: list[tuple[int, ...]],
+    owned: list[int],
+    views: dict[int, tuple[int, ...]] | None = None,
+    given: tuple[int, ...] = (),
+    kept: tuple[int, ...] = (),
+) -> Work:
+    count = len(inputs)
+    seen = [(views or {}).get(task, ()) for task in range(count)]
+    return Work(inputs, seen, owned, owned, [1.0] * count, [False] * count, frozenset(given), frozenset(kept))
+
+
+def drawn(seed: int) -> Work:
+    """Tasks over earlier ones; some give views, some are data, some are asked for."""
+    rng = random.Random(seed)
+    count = rng.randrange(2, 40)
+    inputs: list[tuple[int, ...]] = []
+    views: dict[int, tuple[int, ...]] = {}
+    owned = []
+    for task in range(count):
+        needed = tuple(sorted(rng.sample(range(task), min(task, rng.randrange(0, 4)))))
+        inputs.append(needed)
+        if needed and rng.random() < 0.2:
+            views[task] = needed[:1]
+        owned.append(0 if task in views else rng.randrange(0, 100))
+    given = tuple(task for task in range(count) if not inputs[task] and rng.random() < 0.2)
+    used = {one for needed in inputs for one in needed}
+    kept = tuple(task for task in range(count) if task not in used or rng.random() < 0.1)
+    return work(inputs, owned, views, given, kept)
+
+
+def most_held(made: Work, order: list[int], bounds: list[int], rng: random.Random, threads: int) -> int:
+    """What a scheduler holds that takes any task whose turn has come, with what runs counted as made."""
+    last: dict[int, set[int]] = {task: set() for task in range(len(made))}
+    for task in reversed(order):
+        for one in made.inputs[task]:
+            last[one].add(task)
+        for one in made.views[task]:
+            last[one] |= last[task] | ({-1} if task in made.kept else set())
+    place = {task: i for i, task in enumerate(order)}
+    done: set[int] = set(made.given)
+    started: list[int] = []
+    waiting = set(order)
+    peak = 0
+    while waiting or started:
+        free = [
+            task
+            for task in sorted(waiting)
+            if done.issuperset(made.inputs[task])
+            and done.issuperset(order[: bounds[place[task]]])
+            and len(started) < threads
+        ]
+        if free and (not started or rng.random() < 0.7):
+            task = rng.choice(free)
+            waiting.discard(task)
+            started.append(task)
+        else:
+            done.add(started.pop(rng.randrange(len(started))))
+        alive = [
+            task
+            for task in (*done, *started)
+            if task not in made.given
+            and (task in made.kept or task in started or -1 in last[task] or not last[task] <= done)
+        ]
+        peak = max(peak, sum(made.owned[task] for task in alive))
+    return peak
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_orders_follow_what_tasks_need(seed: int) -> None:
+    made = drawn(seed)
+    order, peak = thrifty_order(made)
+    assert sorted(order) == [task for task in range(len(made)) if task not in made.given]
+    done = set(made.given)
+    for task in order:
+        assert done.issuperset(made.inputs[task])
+        done.add(task)
+    assert peak >= max((made.owned[task] for task in order), default=0)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_no_schedule_gets_past_the_bounds(seed: int) -> None:
+    made, rng = drawn(seed), random.Random(seed)
+    order, peak = thrifty_order(made)
+    for limit in (0, peak, peak * 3 // 2):
+        bounds = waits(made, order, limit)
+        assert all(bound <= place for place, bound in enumerate(bounds))
+        for threads in (1, 3, 50):
+            assert most_held(made, order, bounds, rng, threads) <= max(limit, peak)
+
+
+def test_nothing_waits_where_there_is_room() -> None:
+    made = work([(), (), (0,), (1,)], [10, 10, 1, 1], kept=(2, 3))
+    order, peak = thrifty_order(made)
+    assert (order, peak) == ([0, 2, 1, 3], 12)
+    assert waits(made, order, 22) == [0, 0, 0, 0]
+    assert waits(made, order, 21) == [0, 0, 0, 2]  # both blocks with their sums are 22
+    assert waits(made, order, 20) == [0, 0, 2, 2]
+
+
+def test_what_lacks_least_comes_next() -> None:
+    """Blocks of two groups, read in turns by number: one group is finished before the other begins."""
+    inputs: list[tuple[int, ...]] = [(), (), (), (), (0, 2), (1, 3)]
+    order, peak = thrifty_order(work(inputs, [10, 10, 10, 10, 1, 1], kept=(4, 5)))
+    assert peak == 22
+    assert order.index(4) < 4 or order.index(5) < 4
+
+
+def test_a_long_chain_takes_one_loop() -> None:
+    count = 20_000
+    made = work([(), *[(i,) for i in range(count - 1)]], [8] * count)
+    order, peak = thrifty_order(made)
+    assert (order, peak) == (list(range(count)), 16)
+    assert waits(made, order, 16) == [0, 0, *range(2, count)]
