@@ -3,7 +3,7 @@
     python tests/thresholds.py                        each one, set to 0 and to 1, in processes of their own
     python tests/thresholds.py SMALL passes/stream    those whose place has one of these words in it
     python tests/thresholds.py --mixed 40             half of all at once, drawn by chance, forty times
-    python tests/thresholds.py --one passes/fuse_small.py:REDUCES=0    only that, in this process
+    python tests/thresholds.py --one passes/small_work.py:REDUCES=0    only that, in this process
 
 A threshold is a number at the top of a module. It is changed where it is written, before the module runs, so
 that whatever is made of it (defaults of arguments, other constants) has the other value too.
@@ -39,8 +39,8 @@ DIVISORS = {
     "analysis/memory/runs.py:POINTS",
     "lowering/lower.py:_BATCH",
     "passes/coalesce/weights.py:_BLOCKS",
-    "passes/fuse_small.py:REDUCES",
-    "passes/fuse_small.py:_BLOCKS",
+    "passes/small_work.py:REDUCES",
+    "passes/small_work.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",
     "passes/fuse_small.py:_SAMPLE",
     "passes/reuse_buffers.py:_SAMPLE",

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar
 
-import numpy as np
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, producers_first
-from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
-from dask_rewrite.passes.regrid.write import JOIN
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.small_work import SmallWork
+from dask_rewrite.passes.stream.trees import combining
 from dask_rewrite.passes.tiny_reads import tiny_reads
 from dask_rewrite.remarks import Remarks
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
 _SAMPLE = 24
-#: Tasks of a layer that are looked at, if it has more than twice as many.
-_BLOCKS = 8
 #: Nesting that tasks may reach which read: the partial results of several steps are among them.
 _DEEP = 20
-#: A step of a reduction is small if it takes in this part of what counts as small for one block.
-REDUCES = 4
-#: Copies of parts of neighbouring blocks may be so many times as large.
-COPY = 16
-#: Longer tuples are not looked into.
-MOST_PARTS = 16
+#: Partial results that a step of a reduction may wait for, if it takes in other such steps: stock joins four.
+WIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +72,7 @@ class FuseSmall:
         reads, together = tiny_reads(graph, site, self.max_bytes)
         groups = [keys for keys in found if _is_known(nodes[keys[0]], site)]
         producers = list(chain.from_iterable(groups))
-        small = _Small(graph.nodes, site.facts, self.max_bytes)
+        small = SmallWork(site, self.max_bytes)
         step = max(1, len(producers) // _SAMPLE)
         if not reads and not any(map(small.work, producers[::step])):
             return graph
@@ -169,6 +161,7 @@ class _Absorbing:
             twice = {key for key, times in Counter(references).items() if times > 1}
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
+        wide = max(WIDE + 1, most) if combining(task.func) is not None else most
         room = self._max_tasks
         reads = 0
         taken: dict[Key, GraphNode] = {}
@@ -183,12 +176,13 @@ class _Absorbing:
             read = self._reads.get(key, 0)
             if reads + read > together:
                 continue
-            if held >= room or len(waits_for) + len(new) > most:
+            inputs = len(waits_for) + len(new)
+            if held >= room or (inputs > most and not (inputs <= wide and combining(producer.func))):
                 continue
             if new and len(producer._dependencies) == 1 and len(waits_for) > 1 and self._lets_go(producer):
                 continue
             below = level + 1 + (below if below >= 0 else depth_of(producer, self._templates))
-            if below > (_DEEP if read else self._max_depth):
+            if below > (_DEEP if read or wide > most else self._max_depth):
                 continue
             if not (self._anyone or self._allowed(task.key, key)):
                 continue
@@ -229,72 +223,3 @@ class _Absorbing:
             return False
         same = self._site.same_annotations(consumer, producer)
         return same and self._remarks.allow(FuseSmall.name, producer)
-
-
-class _Small(dict[Key, bool]):
-    """Which blocks are known to be small; found out when first asked."""
-
-    def __init__(self, nodes: Mapping[Key, GraphNode], facts: Facts, max_bytes: int) -> None:
-        super().__init__()
-        self._nodes, self._facts, self._max_bytes = nodes, facts, max_bytes
-        self._nbytes: dict[Key, int] = {}
-        self.slices: set[Key] = set()  # small slices of large blocks
-
-    def __missing__(self, key: Key) -> bool:
-        size = estimate(self._facts, key)
-        if size is not None:
-            small = size.nbytes <= self._max_bytes
-            self._nbytes[key] = size.nbytes
-        else:
-            node = self._nodes.get(key)
-            small = type(node) is DataNode and _is_short(node.value, self._max_bytes)
-        self[key] = small
-        return small
-
-    def work(self, key: Key) -> bool:
-        """All that a task takes is small, and what it gives."""
-        node: Any = self._nodes[key]
-        deps = node._dependencies
-        if not self[key]:
-            return str(layer_name(key)).startswith(JOIN) and self._is_short_copy(key, deps)
-        if not all(map(self.__getitem__, deps)):
-            if id(node.func) not in GETITEMS or len(deps) > 1 or type(node.args[0]) is not TaskRef:
-                return False
-            self.slices.add(key)
-            return True
-        return not (len(deps) > 1 and self._reduces(key, deps))
-
-    def _is_short_copy(self, key: Key, deps: Collection[Key]) -> bool:
-        """What regrid puts together of blocks, which others hold as well: a copy is soon made."""
-        most = COPY * self._max_bytes
-        return all(self[dep] or self._nbytes.get(dep, most + 1) <= most for dep in (key, *deps))
-
-    def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
-        """A task takes twice what it gives, or more: what it takes in should not wait for anything else.
-
-        Wide steps also lead dask's order astray where two reductions share blocks: it then finishes one of
-        them, and holds all that they share.
-        """
-        taken = sum([self._nbytes.get(dep, 0) for dep in deps])
-        return taken > self._max_bytes // REDUCES and taken >= 2 * self._nbytes.get(key, 0)
-
-    def among(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Which of the tasks of one layer and function are small work; some are asked, if they agree."""
-        if len(keys) > 2 * _BLOCKS:
-            step = len(keys) // _BLOCKS | 1  # odd: every other block may be of another size
-            sample = keys[::step]
-            found = set(map(self.work, sample))
-            if len(found) == 1 and len({key in self.slices for key in sample}) == 1:
-                if sample[0] in self.slices:
-                    self.slices.update(keys)
-                return keys if found.pop() else ()
-        return [key for key in keys if self.work(key)]
-
-
-def _is_short(value: Any, max_bytes: int) -> bool:
-    """Whether a value is an index into blocks, and a short one."""
-    if type(value) is tuple:
-        return len(value) < MOST_PARTS and all(_is_short(part, max_bytes) for part in value)
-    if type(value) is np.ndarray:
-        return value.nbytes <= max_bytes
-    return type(value) in (int, slice, type(None))

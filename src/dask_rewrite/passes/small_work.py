@@ -1,0 +1,102 @@
+"""Which tasks are small work: all that they take is small, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.passes.movement.moves import GETITEMS
+from dask_rewrite.passes.regrid.write import JOIN
+from dask_rewrite.passes.site import Site
+
+#: Tasks of a layer that are looked at, if it has more than twice as many.
+_BLOCKS = 8
+#: A step of a reduction is small if it takes in this part of what counts as small for one block.
+REDUCES = 4
+#: Copies of parts of neighbouring blocks may be so many times as large.
+COPY = 16
+#: Longer tuples are not looked into.
+MOST_PARTS = 16
+
+
+class SmallWork(dict[Key, bool]):
+    """Which blocks are known to be small; found out when first asked."""
+
+    def __init__(self, site: Site, max_bytes: int) -> None:
+        super().__init__()
+        self._nodes, self._facts, self._max_bytes = site.graph.nodes, site.facts, max_bytes
+        self._used_once = site.used_once
+        self._nbytes: dict[Key, int] = {}
+        self.slices: set[Key] = set()  # small slices of large blocks
+
+    def __missing__(self, key: Key) -> bool:
+        size = estimate(self._facts, key)
+        if size is not None:
+            small = size.nbytes <= self._max_bytes
+            self._nbytes[key] = size.nbytes
+        else:
+            node = self._nodes.get(key)
+            small = type(node) is DataNode and _is_short(node.value, self._max_bytes)
+        self[key] = small
+        return small
+
+    def work(self, key: Key) -> bool:
+        """All that a task takes is small, and what it gives."""
+        node: Any = self._nodes[key]
+        deps = node._dependencies
+        if not self[key]:
+            return str(layer_name(key)).startswith(JOIN) and self._is_short_copy(key, deps)
+        if not all(map(self.__getitem__, deps)):
+            if id(node.func) not in GETITEMS or len(deps) > 1 or type(node.args[0]) is not TaskRef:
+                return False
+            self.slices.add(key)
+            return True
+        return not (len(deps) > 1 and self._reduces(key, deps))
+
+    def _is_short_copy(self, key: Key, deps: Collection[Key]) -> bool:
+        """What regrid puts together of blocks, which others hold as well: a copy is soon made."""
+        most = COPY * self._max_bytes
+        return all(self[dep] or self._nbytes.get(dep, most + 1) <= most for dep in (key, *deps))
+
+    def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
+        """A task takes twice what it gives, or more: what it takes in should not wait for anything else.
+
+        Wide steps also lead dask's order astray where two reductions share blocks: it then finishes one of
+        them, and holds all that they share. So more is taken where blocks are not shared.
+        """
+        taken = sum([self._nbytes.get(dep, 0) for dep in deps])
+        if taken <= self._max_bytes // REDUCES or taken < 2 * self._nbytes.get(key, 0):
+            return False
+        return taken > self._max_bytes or not all(map(self._used_once, self._below(deps)))
+
+    def _below(self, keys: Collection[Key]) -> Iterator[Key]:
+        """What these tasks wait for."""
+        return chain.from_iterable([node._dependencies for key in keys if (node := self._nodes.get(key))])
+
+    def among(self, keys: Sequence[Key]) -> Sequence[Key]:
+        """Which of the tasks of one layer and function are small work; some are asked, if they agree."""
+        if len(keys) > 2 * _BLOCKS:
+            step = len(keys) // _BLOCKS | 1  # odd: every other block may be of another size
+            sample = keys[::step]
+            found = set(map(self.work, sample))
+            if len(found) == 1 and len({key in self.slices for key in sample}) == 1:
+                if sample[0] in self.slices:
+                    self.slices.update(keys)
+                return keys if found.pop() else ()
+        return [key for key in keys if self.work(key)]
+
+
+def _is_short(value: Any, max_bytes: int) -> bool:
+    """Whether a value is an index into blocks, and a short one."""
+    if type(value) is tuple:
+        return len(value) < MOST_PARTS and all(_is_short(part, max_bytes) for part in value)
+    if type(value) is np.ndarray:
+        return value.nbytes <= max_bytes
+    return type(value) in (int, slice, type(None))
