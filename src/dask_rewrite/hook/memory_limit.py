@@ -57,8 +57,7 @@ def within_limit(
     """
     if dask.config.get("rewrite.memory-limit", None) is None:
         return graph
-    options = Options.current()
-    if options.memory_limit is None:
+    if (options := Options.current()).memory_limit is None:
         return graph
     quiet = trace is not None
     if graph is None:

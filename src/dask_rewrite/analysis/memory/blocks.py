@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
-from dask.array import core, reductions
+from dask.array import chunk, core
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
@@ -19,7 +18,7 @@ from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
-from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact
+from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.substitute import with_values
@@ -29,9 +28,7 @@ from dask_rewrite.graph.templates import frame_of, opened
 FINALIZE = "finalize"
 
 #: Functions whose result is their first argument, or a view of it, where they are not known to copy.
-_VIEWING = frozenset(
-    [*(func for func, known in MOVEMENT.items() if not known.fresh), identity, _identity_cast]
-)
+_VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fresh), identity])
 #: Functions that wait for others and give their first argument, or add to it in place.
 _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that wait for others and give nothing.
@@ -116,7 +113,7 @@ class Results:
             if gives_nothing(node):
                 sizes[key] = SMALL
                 break
-            nbytes = nbytes_of_fact(_without_counts(node, self._facts.value(key)))
+            nbytes = nbytes_of_fact(without_counts(_bound(node), self._facts.value(key)))
             if nbytes is None and type(node) is Task:
                 inner = _passed_on(node)
                 if (target := _target(inner)) is not None:
@@ -152,13 +149,26 @@ class Results:
             if type(node.func) is MethodType and (body := opened(node)) is not None:
                 node = body
                 continue
-            if not node.args or not _is_view(node):
+            if node.func is _identity_cast and node.args:
+                own = [arg for arg in node.args if _target(arg) is None]
+                if own:  # a list of what the task makes
+                    return sum([self._size_of(arg) or 0 for arg in own]) if node is whole else nbytes, None
+                node = node.args[0]
+                continue
+            if not node.args or not _is_view(node) or self._is_copied(node):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             if _is_in(node.func, LOADING) and self._is_file(node.args[0]):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             if self._is_part(node):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             node = node.args[0]
+
+    def _is_copied(self, task: Task) -> bool:
+        """Whether a task takes half of an array or less in dask's way, which does not hold on to the rest."""
+        if task.func is not chunk.getitem:
+            return False
+        whole, part = self._size_of(task.args[0]), self._size_of(task)
+        return whole is not None and part is not None and whole >= 2 * part
 
     def _is_part(self, task: Task) -> bool:
         """Whether a task takes one of several results: it lets go of the others."""
@@ -214,17 +224,6 @@ def gives_nothing(node: Any) -> bool:
     if type(node) is not Task or not _is_in(node.func, _STORES):
         return type(node) is Task and _is_in(node.func, _WAITING)
     return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
-
-
-def _without_counts(node: Any, value: Any) -> Any:
-    """A partial mean without its counts: one number, shown as an array (``np.broadcast_to``)."""
-    if type(value) is not dict or "n" not in value or type(node) is not Task:
-        return value
-    frame = frame_of(node)
-    func = getattr(node if frame is None else frame.bodies[-1], "func", None)  # that of the last step
-    while type(func) is partial:
-        func = func.func
-    return {**value, "n": None} if func is reductions.mean_chunk else value
 
 
 def _target(node: Any) -> Key | None:

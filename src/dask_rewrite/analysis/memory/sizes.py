@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from dask._task_spec import Task
+from dask.array import reductions
 from dask.sizeof import sizeof
 
 from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.graph.templates import frame_of
 
 #: Bytes of what is small and known: numbers, indices, names.
 SMALL = 32
@@ -35,3 +39,21 @@ def nbytes_of(value: Any) -> int:
         return int(sizeof(value))
     except Exception:
         return SMALL
+
+
+def without_counts(node: Any, value: Any) -> Any:
+    """A partial mean without its counts: one number, shown as an array (``np.broadcast_to``).
+
+    Where numbers that are missing do not count, counts are an array of their own.
+    """
+    if type(value) is not dict or "n" not in value or type(node) is not Task:
+        return value
+    frame = frame_of(node)
+    last: Any = node if frame is None else frame.bodies[-1]
+    func: Any = getattr(last, "func", None)
+    given = dict(getattr(last, "kwargs", ()))
+    while type(func) is partial:
+        func, given = func.func, {**func.keywords, **given}
+    counted = given.get("numel", reductions.numel)
+    plain = func is reductions.mean_chunk and counted is reductions.numel
+    return {**value, "n": None} if plain else value
