@@ -226,3 +226,39 @@ def test_forecasts_know_what_slabs_weigh() -> None:
         found = dask_rewrite.forecast(*siblings(), threads=2)
     assert 0 < found.after.peak <= 16 * SLAB
     assert not found.after.unknown
+
+
+def _image(i: int) -> np.ndarray:
+    return (i + np.arange(3600.0) % 101).reshape(60, 60)
+
+
+def delayed_blocks(name: Callable[[int], str], count: int = 40) -> da.Array:
+    """Files as people load them: one delayed call for each."""
+    load = dask.delayed(_image, pure=False)
+    parts = [load(i, dask_key_name=name(i)) for i in range(count)]
+    return da.stack([da.from_delayed(part, (60, 60), "f8") for part in parts])
+
+
+@pytest.mark.parametrize(("name", "joins"), [("load-{}", True), ("file {}", True), ("x{}", False)])
+def test_delayed_loads_become_part_of_chains_unless_programs_give_such_names(name: str, joins: bool) -> None:
+    x = delayed_blocks(name.format)
+    with on_threads():
+        assert bool(streams(x.mean(axis=0), x.std(axis=0))) == joins
+        assert_close_to_stock(x.mean(axis=0), x.std(axis=0))
+    if joins:
+        assert held((x.mean(axis=0), x.std(axis=0)), dask_rewrite.optimize) <= 16  # of 40
+
+
+def test_delayed_loads_that_people_watch_stay_as_they_are() -> None:
+    x = delayed_blocks("load-{}".format)
+    watched = dask.delayed(np.sum)(x.mean(axis=0))
+    with on_threads():
+        assert not streams(watched, x.std(axis=0))
+
+
+def test_delayed_loads_that_are_wanted_themselves_are_held_for_that() -> None:
+    load = dask.delayed(_image)
+    parts = [load(i, dask_key_name=f"load-{i}") for i in range(40)]
+    x = da.stack([da.from_delayed(part, (60, 60), "f8") for part in parts])
+    with on_threads():
+        assert not streams(x.sum(axis=0), *parts)

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from benchmarks.harness.memory import Held, buffers
+from dask._task_spec import Task, TaskRef
+from dask.array import chunk
 
 import dask_rewrite
+from dask_rewrite.analysis.memory.blocks import Results
 from dask_rewrite.tools.forecast import Forecast
 from helpers import switched_on
 
@@ -222,3 +225,48 @@ def test_frames_bags_and_lists_of_collections() -> None:
     frame = dd.from_pandas(pd.DataFrame({"a": range(100)}), npartitions=4)
     assert dask_rewrite.forecast(frame.a.sum(), threads=2).after.tasks > 0
     assert dask_rewrite.forecast([anomaly(), db.range(10, 2).sum()], threads=2).after.tasks > 0
+
+
+@pytest.mark.parametrize(("stop", "owned", "view"), [(50, 400, None), (51, 0, "x")])
+def test_small_slices_by_dask_are_copies_and_large_ones_views(
+    stop: int, owned: int, view: str | None
+) -> None:
+    """``dask.array.chunk.getitem`` does not hold on to a block for half of it or less."""
+    part = Task("y", chunk.getitem, TaskRef("x"), (slice(stop),))
+    nodes = {"x": Task("x", np.zeros, 100), "y": part}
+    found = Results(nodes.get, lambda key: None).of("y")
+    assert (found.nbytes, found.owned, found.view) == (8 * stop, owned, view)
+
+
+def test_counts_of_missing_numbers_are_arrays_and_others_are_not() -> None:
+    x = drawn((400, 400), (40, 400))
+    counted, plain = (
+        dask_rewrite.forecast(each, threads=1).before.peak for each in (da.nanmean(x, axis=0), x.mean(axis=0))
+    )
+    assert counted > plain
+
+
+def test_lists_of_results_weigh_what_is_in_them() -> None:
+    """Many small tasks over the same blocks give their results in one list."""
+    x = da.from_array(np.arange(64 * 1000.0).reshape(64, 1000), chunks=(16, 1000)).map_blocks(
+        lambda block: block + 1, dtype="f8"
+    )
+    days = da.concatenate([x[i : i + 1] * 2 for i in range(64)])
+    with switched_on():
+        found = dask_rewrite.forecast(days, threads=1).after
+    assert found.least >= days.nbytes
+
+
+def test_the_floor_is_what_one_task_needs_and_makes() -> None:
+    x = drawn((64, 1000), (1, 1000))
+    found = dask_rewrite.forecast(x, threads=1).after
+    assert found.floor == found.peak == 2 * x.nbytes
+    summed = dask_rewrite.forecast(x.sum(), threads=1).after
+    assert summed.floor <= summed.peak < x.nbytes
+
+
+def test_delayed_values_weigh_what_the_array_of_them_states() -> None:
+    load = dask.delayed(lambda i: np.full(1000, i))
+    parts = [da.from_delayed(load(i), (1000,), "i8") for i in range(8)]
+    both = [a - b for a in parts for b in parts]
+    assert not dask_rewrite.forecast(*both, threads=1).after.unknown

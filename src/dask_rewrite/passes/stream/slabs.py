@@ -76,7 +76,15 @@ class Slabs:
         """Whether a task may be computed together with another one."""
         site = self._site
         node = site.node(key)
-        if type(node) is not Task or type(key) is not tuple or site.wanted(key):
+        if type(node) is not Task or site.wanted(key):
+            return False
+        if type(key) is not tuple and not self._is_delayed(key):
             return False
         able = site.context.may_move(node.func)
         return able and site.same_annotations(key, like) and depth_of(node, self._templates) <= MOST_DEPTH
+
+    def _is_delayed(self, key: Key) -> bool:
+        """Whether it is a delayed value that may become part of a task, and no name that programs give."""
+        if type(key) is not str or not self._site.context.fuse_text_keys:
+            return False
+        return not (key[:1] == "x" and key[1:].isdigit())
