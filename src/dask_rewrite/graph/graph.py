@@ -184,15 +184,16 @@ def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
     depth_of, done = depth.__getitem__, depth.keys()
     opened: set[Key] = set()  # a cycle ends here instead of looping for ever
     for start in reversed(list(nodes)):  # graphs are written consumers first
+        needs = nodes[start]._dependencies
+        if done >= needs:  # as nearly always
+            depth[start] = 1 + max(map(depth_of, needs)) if needs else 1
+            continue
         stack = [start]
         while stack:
             key = stack.pop()
             if key in depth:
                 continue
             deps = nodes[key]._dependencies
-            if done >= deps:
-                depth[key] = 1 + max(map(depth_of, deps), default=0)
-                continue
             missing = [dep for dep in deps if dep not in depth and dep in nodes]
             if missing and key not in opened:
                 opened.add(key)

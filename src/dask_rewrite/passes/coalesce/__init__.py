@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
 from dask._task_spec import Task
@@ -20,6 +20,8 @@ from dask_rewrite.passes.coalesce.weights import Weights
 from dask_rewrite.passes.coalesce.write import Batch, Writer
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
+
+_func = attrgetter("func")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +94,26 @@ def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[
     """Blocks that may be made together: by array and depth, and all those of each array."""
     nodes: Any = graph.nodes
     layers: defaultdict[str, list[Any]] = defaultdict(list)
+    tasks = [key for key, node in nodes.items() if type(node) is Task]
+    for key in [key for key in tasks if type(key) is tuple and len(key) > 1]:
+        layers[key[0]].append(key)
     aside = {*graph.outputs, *graph.annotations}
-    for key, node in nodes.items():
-        if type(node) is not Task:
-            aside.update(node._dependencies)
-        elif type(key) is tuple and len(key) > 1 and type(key[0]) is str:
-            layers[key[0]].append(key)
+    aside.update(*[node._dependencies for node in nodes.values() if type(node) is not Task])
     depths = depths_of(nodes)
     groups: dict[Any, list[Any]] = {}
     for name, keys in [*layers.items()]:
         if not aside.isdisjoint(keys):
             layers[name] = keys = [key for key in keys if key not in aside]
-        functions = {id(nodes[key].func): nodes[key].func for key in keys}
-        if not _is_grid(keys) or not all(map(context.may_move, functions.values())):
+        functions = {id(func): func for func in map(_func, map(nodes.__getitem__, keys))}
+        if type(name) is not str or not _is_grid(keys) or not all(map(context.may_move, functions.values())):
             del layers[name]
             continue
         keys.sort()
-        for depth, key in zip(map(depths.__getitem__, keys), keys):
+        levels = list(map(depths.__getitem__, keys))
+        if levels.count(levels[0]) == len(levels):
+            groups[name, levels[0]] = keys
+            continue
+        for depth, key in zip(levels, keys):
             groups.setdefault((name, depth), []).append(key)
     return groups, layers
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from operator import floordiv
 from typing import Any
 
 
@@ -45,8 +44,9 @@ def tiled(coordinates: Sequence[tuple[int, ...]], edges: tuple[int, ...]) -> lis
     [[0, 1, 3], [2]]
     """
     tiles: defaultdict[Any, list[int]] = defaultdict(list)
-    for row, where in enumerate(coordinates):
-        tiles[tuple(map(floordiv, where, edges))].append(row)
+    axes = [[place // edge for place in axis] for axis, edge in zip(zip(*coordinates), edges)]
+    for row, tile in enumerate(zip(*axes)):
+        tiles[tile].append(row)
     return list(tiles.values())
 
 
