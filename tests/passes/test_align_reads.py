@@ -18,7 +18,16 @@ from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.passes.align_reads.storage import stored_chunks
 from dask_rewrite.pipeline.run import Trace, rewrite_tasks
-from helpers import assert_same, loads, stock, switched_on, tasks_of
+from helpers import (
+    allocated,
+    assert_same,
+    keys_of,
+    loads,
+    stock,
+    stock_tasks_of,
+    switched_on,
+    tasks_of,
+)
 
 SIZE = 200
 
@@ -256,3 +265,30 @@ def test_boxes_that_two_tasks_read_are_read_once() -> None:
         after, found = source.gets(lambda _: (v.sum(), (w + 1).max(axis=0), w), SIZE)
     assert_same(found, expected)
     assert after <= before
+
+
+def test_the_parts_of_a_block_are_not_there_at_the_same_time(tmp_path: Path) -> None:
+    """A block of 3.9 MB, what waits for the next one, and a run of chunks; it was the block twice."""
+    with h5py.File(tmp_path / "x.h5", "w", rdcc_nbytes=0) as file:
+        data = np.arange(1400.0 * 1400).reshape(1400, 1400)
+        v = da.from_array(file.create_dataset("x", data=data, chunks=(100, 100)), chunks=(350, 1400)).sum()
+        with switched_on(num_workers=1):
+            after, before = tasks_of(v), stock_tasks_of(v)
+        assert dask.get(after, keys_of(v))[0] == dask.get(before, keys_of(v))[0]
+        taken = allocated(lambda: dask.get(after, keys_of(v)))
+        assert taken <= 1.7 * allocated(lambda: dask.get(before, keys_of(v)))
+
+
+@pytest.mark.parametrize("dtype", [">f4", "?", "c16", ">i2"])
+@pytest.mark.parametrize("chunks", [(330, 333), (500, 1000), 150])
+def test_blocks_of_several_runs(tmp_path: Path, dtype: str, chunks: Any) -> None:
+    values = (np.arange(1000 * 1000).reshape(1000, 1000) % 1013).astype(dtype)
+    values[::7, ::5] = 0
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        stored = file.create_dataset("x", data=values, chunks=(70, 90))
+        v = da.from_array(stored, chunks=chunks)
+        for made in (v, v.T, v.map_blocks(lambda block: block[::-1].copy(), dtype=v.dtype), v.max(axis=0)):
+            with stock():
+                expected = made.compute(scheduler="sync")
+            with switched_on(num_workers=2):
+                assert_same(made.compute(scheduler="sync"), expected)

@@ -18,12 +18,16 @@ from dask.utils import key_split
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
-from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task, nameless, under
+from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
+from dask_rewrite.passes.align_reads.storage import Box, cuts, runs, touched
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import assembled, steps_of
+
+#: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
+_RUNS, _RUN_BYTES = 8, 262_144
 
 
 class Edit:
@@ -98,16 +102,41 @@ class Edit:
         ranges = self._ranges(box)
         if all(self._times[unit] == 1 for unit in product(*ranges)):
             return nameless(self.read("", box))
-        parts: list[Any] = [self._part(unit, box) for unit in product(*ranges)]
+        units = list(product(*ranges))
+        if len(units) > 1 and any(self._times[unit] == 1 for unit in units):
+            return self._written(units, box)
+        parts: list[Any] = [self._part(unit, box) for unit in units]
         if len(parts) == 1:
             return parts[0]
         for column in reversed(ranges):
             parts = [List(*parts[i : i + len(column)]) for i in range(0, len(parts), len(column))]
         return operation(concatenate3, (parts[0],))
 
+    def _written(self, units: Sequence[Box], box: Box) -> Task:
+        """A block that its parts are written into one after the other: one of them is there at a time."""
+        itemsize = self.file.source.dtype.itemsize
+        shape = tuple([b - a for a, b in box])
+        most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
+        parts: list[tuple[Box, Any]] = []
+        for unit in units:
+            inside = tuple(map(_common, unit, box))
+            if self._times[unit] == 1:  # nobody else needs it: to keep it would only take memory
+                runs_of = runs(inside, self.file.chunks, most // itemsize)
+                parts += [(run, nameless(self.read("", run))) for run in runs_of]
+            else:
+                parts.append((inside, self._part(unit, box)))
+        steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, self.file.source.dtype)))]
+        for part, value in parts:
+            index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
+            block = TaskRef(steps[-1][0])
+            steps.append(((np.empty, len(steps)), written(block, [index], [value])))
+        inputs = dict.fromkeys(dep for _, value in parts for dep in sorted(value._dependencies, key=str))
+        names = {key: f"x{i}" for i, key in enumerate(inputs)}
+        given = {name: TaskRef(key) for key, name in names.items()}
+        made = call_with_dict("", straight_line(steps, names), given, frozenset(names), False)
+        return nameless(made)
+
     def _part(self, unit: Box, box: Box) -> Any:
-        if self._times[unit] == 1:  # nobody else needs it: to keep it would only take memory
-            return nameless(self.read("", tuple(map(_common, unit, box))))
         ref = TaskRef(self._unit(unit))
         inside = tuple(map(_common, unit, box))
         if inside == unit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import Any, TypeAlias
 
@@ -75,3 +75,21 @@ def cuts(
         first, last = min(ends), min(max(ends), length)  # nobody needs what lies outside
         found.append(sorted({min(max(place, first), last) for place in places}))
     return found
+
+
+def runs(box: Box, chunks: Sequence[int], most: int) -> list[Box]:
+    """A box in runs of whole chunks, each of at most so many elements or one chunk, along the first axes.
+
+    >>> runs(((20, 450), (0, 10)), (100, 10), 2000)
+    [((20, 200), (0, 10)), ((200, 400), (0, 10)), ((400, 450), (0, 10))]
+    >>> len(runs(((0, 200), (0, 30)), (100, 10), 1000))
+    6
+    """
+    found: list[list[tuple[int, int]]] = []
+    left = prod([b - a for a, b in box])
+    for (low, high), chunk in zip(box, chunks):
+        step = max(1, most * (high - low) // (left * chunk)) * chunk
+        step = step if left > most else high
+        found.append(list(pairwise([low, *range(low // chunk * chunk + step, high, step), high])))
+        left = left * min(step, high - low) // (high - low)
+    return list(product(*found))
