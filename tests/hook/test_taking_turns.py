@@ -25,17 +25,19 @@ from dask_rewrite.hook.taking_turns import taking_turns
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
 
-ROWS, BLOCK = 24, 16_000
+#: Blocks that are too large for steps of reductions to take in several of them.
+ROWS, LENGTH = 24, 20_000
+BLOCK = 8 * LENGTH
 
 
 def rows() -> da.Array:
     """Blocks by a function that nobody knows, each used twice before a reduction takes it in."""
-    return da.arange(ROWS * 2000, chunks=2000, dtype="f8").map_blocks(lambda b: b * 1.5, dtype="f8")
+    return da.arange(ROWS * LENGTH, chunks=LENGTH, dtype="f8").map_blocks(lambda b: b * 1.5, dtype="f8")
 
 
 def differences() -> Any:
     x = rows()
-    return abs(x[2000:] - x[:-2000]).max(), (x[2000:] * x[:-2000]).sum()
+    return abs(x[LENGTH:] - x[:-LENGTH]).max(), (x[LENGTH:] * x[:-LENGTH]).sum()
 
 
 def limited(limit: int, threads: int = 2) -> Any:
@@ -103,7 +105,7 @@ def test_outputs_and_what_is_annotated_keep_what_they_have() -> None:
     graph, sizes = planned(x)
     made = taking_turns(graph, sizes, 2 * BLOCK)
     assert made is None or set(graph.outputs) <= made.nodes.keys()
-    y = (x[2000:] - x[:-2000]).max()
+    y = (x[LENGTH:] - x[:-LENGTH]).max()
     graph, sizes = planned(y)
     waiting = taking_turns(graph, sizes, 2 * BLOCK)
     assert waiting is not None
@@ -124,9 +126,9 @@ def test_what_others_may_hold_waits_for_nothing() -> None:
 def test_delayed_tasks_wait_as_well() -> None:
     @dask.delayed(pure=False)
     def load(i: int) -> Any:
-        return np.full(2000, i)
+        return np.full(LENGTH, i)
 
-    parts = [da.from_delayed(load(i), (2000,), dtype="i8") for i in range(ROWS)]
+    parts = [da.from_delayed(load(i), (LENGTH,), dtype="i8") for i in range(ROWS)]
     total = sum((abs(a - b).max() for a, b in pairwise(parts)), start=da.zeros((), dtype="i8"))
     limit = 6 * BLOCK
     with switched_on(), limited(limit, 8), Added() as seen:

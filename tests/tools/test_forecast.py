@@ -270,3 +270,12 @@ def test_delayed_values_weigh_what_the_array_of_them_states() -> None:
     parts = [da.from_delayed(load(i), (1000,), "i8") for i in range(8)]
     both = [a - b for a in parts for b in parts]
     assert not dask_rewrite.forecast(*both, threads=1).after.unknown
+
+
+def test_what_is_stored_is_not_gathered(tmp_path: Any) -> None:
+    x = drawn((64, 1000), (1, 1000))
+    stored = x.to_zarr(str(tmp_path / "x.zarr"), compute=False)
+    with switched_on():
+        found = dask_rewrite.forecast(stored, threads=1)
+    assert found.after.peak < x.nbytes // 8
+    assert found.after.written == x.nbytes

@@ -69,15 +69,15 @@ def within_limit(
         from dask_rewrite.hook.plans import chosen
 
         graph, run = chosen(raw, graph, list(outputs), rewrite, options, trace)
-        # of unknown blocks nobody knows that they are too large
-        found = _exceeding(run, options.memory_limit) if run.least > options.memory_limit else ""
+        found = _exceeding(run, options.memory_limit) if run.peak > options.memory_limit else ""
     except Exception as error:
         if options.on_error == "raise":
             raise
         _warn(f"rewrite.memory-limit could not be looked at: {error!r}")
         return graph
     if found and not quiet:
-        if options.on_memory == "raise":
+        # of unknown blocks nobody knows that they are too large
+        if options.on_memory == "raise" and run.least > options.memory_limit:
             raise MemoryLimitError(found)
         _warn(found)
     return graph
@@ -89,9 +89,11 @@ def _exceeding(run: Any, limit: int) -> str:
         f"{each.tasks:,} of {each.name!r} ({format_bytes(each.nbytes)}) until {each.waits_for or 'the end'!r}"
         for each in run.standing[:_NAMED]
     )
+    certain = run.least > limit
+    held_most = format_bytes(run.least if certain else run.peak)
     return (
-        f"this computation would hold {format_bytes(run.least)} at one time, and rewrite.memory-limit is "
-        f"{format_bytes(limit)}; at its peak, {run.at:.0%} through: {held}. "
+        f"this computation would {'' if certain else 'probably '}hold {held_most} at one time, and "
+        f"rewrite.memory-limit is {format_bytes(limit)}; at its peak, {run.at:.0%} through: {held}. "
         f"{_alone(run, limit)}What would help: {_advice(run, limit)}"
     )
 

@@ -110,7 +110,7 @@ class Results:
             path.append(key)
             sizes[key] = None
             node = self._lookup(key)
-            if gives_nothing(node):
+            if gives_nothing(node) or self._gathers_nothing(key, node):
                 sizes[key] = SMALL
                 break
             nbytes = nbytes_of_fact(without_counts(_bound(node), self._facts.value(key)))
@@ -129,6 +129,12 @@ class Results:
         for each in path:
             sizes[each] = found
         return sizes[path[0] if path else key]
+
+    def _gathers_nothing(self, key: Key, node: GraphNode | None) -> bool:
+        """Whether it is the result of what only stores."""
+        if type(key) is not str or not key.startswith(FINALIZE) or node is None or not node.dependencies:
+            return False
+        return all(gives_nothing(self._lookup(dep)) for dep in node.dependencies)
 
     def _size_of(self, node: Any) -> int | None:
         """Bytes of an expression."""
