@@ -12,6 +12,8 @@ from dask.typing import Key
 Kind = Literal["applied", "missed", "failed"]
 #: Says whether a single rewrite may be made, given its rule and key.
 Gate: TypeAlias = Callable[[str, Key | None], bool]
+#: Why, in words, or what says so when it is asked.
+Reason: TypeAlias = str | Callable[[], str]
 
 #: Remarks kept word for word per rule and kind; everything is counted.
 KEPT = 100
@@ -76,13 +78,21 @@ class Remarks:
     3
     """
 
-    __slots__ = ("counts", "gates", "kept", "left")
+    __slots__ = ("_kept", "counts", "gates", "left")
 
     def __init__(self, bisect_limit: int = -1, gates: Sequence[Gate] = ()) -> None:
         self.counts: Counter[tuple[str, Kind]] = Counter()
-        self.kept: list[Remark] = []
+        self._kept: list[tuple[Kind, str, Key | None, Reason]] = []
         self.left = bisect_limit  # single rewrites still allowed; negative: no limit
         self.gates = gates
+
+    @property
+    def kept(self) -> list[Remark]:
+        """The remarks themselves, put into words now: most are never read."""
+        return [
+            Remark(kind, rule, key, reason if isinstance(reason, str) else reason())
+            for kind, rule, key, reason in self._kept
+        ]
 
     @property
     def unlimited(self) -> bool:
@@ -103,20 +113,20 @@ class Remarks:
         self.left -= 1
         return True
 
-    def applied(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+    def applied(self, rule: str, key: Key | None = None, reason: Reason = "", count: int = 1) -> None:
         self._add("applied", rule, key, reason, count)
 
-    def missed(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+    def missed(self, rule: str, key: Key | None = None, reason: Reason = "", count: int = 1) -> None:
         self._add("missed", rule, key, reason, count)
 
-    def failed(self, rule: str, key: Key | None = None, reason: str = "", count: int = 1) -> None:
+    def failed(self, rule: str, key: Key | None = None, reason: Reason = "", count: int = 1) -> None:
         self._add("failed", rule, key, reason, count)
 
-    def _add(self, kind: Kind, rule: str, key: Key | None, reason: str, count: int) -> None:
+    def _add(self, kind: Kind, rule: str, key: Key | None, reason: Reason, count: int) -> None:
         before = self.counts[rule, kind]
         self.counts[rule, kind] = before + count
         if before < KEPT:
-            self.kept.append(Remark(kind, rule, key, reason))
+            self._kept.append((kind, rule, key, reason))
 
     def __iter__(self) -> Iterator[Remark]:
         return iter(self.kept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import chain
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -72,6 +73,8 @@ class _Array(NamedTuple):
     symbol: Symbol
     alike: tuple[Any, ...]  # declared dtype and type
     trusted: bool  # the sizes may be assumed, not only used for estimates
+    exact: bool  # all sizes are integers
+    beliefs: dict[tuple[int, ...], Fact]  # what is believed of blocks of a shape
 
 
 class Declared:
@@ -112,15 +115,25 @@ class Declared:
 
     def of(self, key: Key, node: GraphNode | None = None) -> Assumed | None:
         """The declaration of a block, where it may be relied on as far as dask does."""
-        found = self._find(key, node) if self.assume else None
-        return found[1] if found is not None and found[0] else None
+        found = self._find(key) if self.assume else None
+        if found is None or not found[0].trusted:
+            return None
+        array, shape = found
+        return Assumed(shape, array.symbol if type(key) is tuple else self._maker(array, node))
 
     def belief(self, key: Key) -> Fact | None:
         """What would be known of a block if all that is said of it were true: for estimates only."""
-        found = self._find(key, None)
-        return None if found is None else Fact(found[1].shape, found[1].symbol.stated)
+        found = self._find(key)
+        if found is None:
+            return None
+        array, shape = found
+        fact = array.beliefs.get(shape)
+        if fact is None:
+            fact = array.beliefs[shape] = Fact(shape, array.symbol.stated)
+        return fact
 
-    def _find(self, key: Key, node: GraphNode | None) -> tuple[bool, Assumed] | None:
+    def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
+        """The array that a block is of, and the shape that it is said to have."""
         block: Any = key if type(key) is tuple else self._aliases.get(key)
         if not block:
             return None
@@ -134,10 +147,9 @@ class Declared:
             shape = tuple([sizes[at] for sizes, at in zip(array.chunks, block[1:])])
         except (IndexError, TypeError):  # no block of this array
             return None
-        if not set(map(type, shape)) <= _INT:
+        if not array.exact and not set(map(type, shape)) <= _INT:
             return None
-        symbol = array.symbol if block is key else self._maker(array, node)
-        return array.trusted, Assumed(shape, symbol)
+        return array, shape
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""
@@ -162,7 +174,8 @@ class Declared:
         symbol = Symbol(name, np.dtype(said["dtype"]))
         alike = (said["dtype"], said.get("chunk_type"))
         trusted = not axes and not _keeps_axes(layer) and name not in self._doubtful
-        return _Array(chunks, symbol, alike, trusted)
+        exact = set(map(type, chain.from_iterable(chunks))) <= _INT
+        return _Array(chunks, symbol, alike, trusted, exact, {})
 
     @cached_property
     def _doubtful(self) -> set[Any]:

@@ -20,11 +20,11 @@ class Estimate(NamedTuple):
     nbytes: int
 
 
-def estimate(facts: Facts, key: Key) -> Estimate | None:
+def estimate(facts: Facts, key: Key) -> Estimate | Fact | None:
     """How large a block is, from facts where there are any and from declarations where not."""
     fact = believed(facts, key)
     if fact is not None:
-        return Estimate(fact.size, fact.nbytes)
+        return fact
     parts = _parts(facts.value(key))
     if not parts or not all(type(part) is Fact for part in parts):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -158,7 +158,9 @@ class _Absorbing:
         waits_for = set(task._dependencies)
         twice: set[Key] = set()  # what is referred to twice would run twice
         if len(references) > len(waits_for):
-            twice = {key for key, times in Counter(references).items() if times > 1}
+            seen: set[Key] = set()
+            for key in references:
+                (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         wide = max(WIDE + 1, most) if combining(task.func) is not None else most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -78,21 +79,22 @@ class HaloCorners:
 
     def _slices_by_block(self, graph: Graph, context: Context, site: Site) -> dict[Key, dict[Index, Key]]:
         """By block, its slices along two or more axes; blocks of which one is part of another."""
-        found: dict[Key, dict[Index, Key]] = {}
-        small: dict[Key, bool] = {}
+        by_block: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, _IDS):
-            block: Any = task.args[0].key if task.args and type(task.args[0]) is TaskRef else None
-            if block not in small:
-                size = None if block is None else estimate(site.facts, block)
-                small[block] = size is not None and size.nbytes <= self.max_bytes
-            # a small one travels as a whole
-            if not small[block] and (index := _index_of(task)) is not None:
-                found.setdefault(block, {}).setdefault(index, task.key)
-        return {
-            block: slices
-            for block, slices in found.items()
-            if len(slices) > 1 and len({index.count(_ALL) for index in slices}) > 1
-        }
+            if task.args and type(task.args[0]) is TaskRef:
+                by_block[task.args[0].key].append(task)
+        found: dict[Key, dict[Index, Key]] = {}
+        for block, tasks in by_block.items():
+            size = estimate(site.facts, block) if len(tasks) > 1 else None
+            if len(tasks) < 2 or (size is not None and size.nbytes <= self.max_bytes):
+                continue  # a small one travels as a whole
+            slices: dict[Index, Key] = {}
+            for task in tasks:
+                if (index := _index_of(task)) is not None:
+                    slices.setdefault(index, task.key)
+            if len({index.count(_ALL) for index in slices}) > 1:
+                found[block] = slices
+        return found
 
     def _worth_it(self, edge: Key, index: Index, site: Site) -> bool:
         if len(index) <= 2:

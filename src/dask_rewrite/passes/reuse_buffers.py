@@ -159,7 +159,7 @@ class _Work:
             return node
         if calls_frame(node.func) and frame_of(node) is not None:
             return self._frame(node, scope)
-        args = tuple([self.rewritten(arg, scope) for arg in node.args])
+        args = tuple([self.rewritten(arg, scope) if isinstance(arg, Task) else arg for arg in node.args])
         if isinstance(node, NestedContainer):
             return node if _same(args, node.args) else make_container(node, args, node._dependencies)
         kwargs = {name: self.rewritten(arg, scope) for name, arg in node.kwargs.items()}

@@ -164,7 +164,7 @@ class _Search:
             assert planned is not None
         else:
             self.places[key] = ((self._name(key[0], made), *key[1:]), made)
-            self.remarks.applied(self.options.name, key, f"{_text(made)} of {_text(whole(shape))}")
+            self.remarks.applied(self.options.name, key, partial(_part, made, shape))
         self._keep(key, planned)
 
     def _whole(self, key: Key) -> None:
@@ -241,6 +241,10 @@ class _Search:
         """Whether a view of a block could be written into, where somebody else would see it."""
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
         return not own and not self.site.read_only(user)
+
+
+def _part(box: Box, shape: Sequence[int]) -> str:
+    return f"{_text(box)} of {_text(whole(shape))}"
 
 
 def _text(box: Box) -> str:
