@@ -3,17 +3,27 @@
     python -m benchmarks.reach            tasks of each program from each source, beside the best source's
     python -m benchmarks.reach tiny       the same over blocks of 8 x 8
     python -m benchmarks.reach memory     what products of 4 x 60 blocks would hold, as forecast
+    python -m benchmarks.reach held       what they hold when they run on threads, and the time beside
+                                          stock's; names of sources may follow
 
 A star marks what is more than 1.15 times the best source's tasks, or 1.2 times the bytes of random blocks.
+
+The best source is one whose blocks have to be made or read: arrays in memory are carried by the tasks that
+use them. Tasks are counted twice. On two threads several reads of a file, or several blocks of random
+numbers, go into one task where enough tasks are left for all threads; calls of functions that nobody knows
+must not, since each may take an hour. On 64 threads each block has a thread of its own, and none is put
+together with others: there the same can be asked of all sources.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.array.optimization import optimize as stock
@@ -21,10 +31,15 @@ from dask.core import flatten
 
 import dask_rewrite
 from benchmarks.every_source import PROGRAMS, again, size_of, sources
+from benchmarks.harness.memory import Held
 from benchmarks.harness.table import grid
 
 #: Sides of blocks: 74 kB, half a kilobyte, and 1.3 MB.
 NORMAL, TINY, LARGE = 96, 8, 400
+#: Threads for which tasks are counted: few, and one for each block.
+THREADS = (2, 64)
+#: The source whose blocks nobody has to make or to read.
+IN_MEMORY = "NumPy"
 #: Threads and workers of the forecasts.
 MACHINES = ((2, 0), (8, 0), (1, 2))
 
@@ -58,8 +73,9 @@ MORE: dict[str, Callable[[da.Array], da.Array]] = {
 }
 
 
-def tasks_from_each_source(folder: Path, side: int) -> None:
+def tasks_from_each_source(folder: Path, side: int, threads: int) -> None:
     """One line for each program, one column for each source."""
+    folder.mkdir()
     arrays = sources(folder, side)
     lines, over = [], 0
     programs = {**PROGRAMS, **MORE}
@@ -67,12 +83,14 @@ def tasks_from_each_source(folder: Path, side: int) -> None:
         made = {source: program(make()) for source, make in arrays.items()}
         one = made["random"]
         before = len(stock(one.__dask_graph__(), list(flatten(one.__dask_keys__()))))
-        tasks = [len(dict(dask_rewrite.optimize(x).__dask_graph__())) for x in made.values()]
-        above = [count > 1.15 * min(tasks) for count in tasks]
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            tasks = {s: len(dict(dask_rewrite.optimize(x).__dask_graph__())) for s, x in made.items()}
+        best = min([count for source, count in tasks.items() if source != IN_MEMORY])
+        above = [count > 1.15 * best for count in tasks.values()]
         over += sum(above)
-        lines.append([name, str(before), *["*" * high + str(n) for high, n in zip(above, tasks)]])
-    print(grid(["program", "stock", *arrays], lines))
-    print(f"\n{over} of {len(programs) * len(arrays)} above 1.15 times the best")
+        lines.append([name, str(before), *["*" * high + str(n) for high, n in zip(above, tasks.values())]])
+    print(grid([f"program, {threads} threads", "stock", *arrays], lines))
+    print(f"\n{over} of {len(programs) * len(arrays)} above 1.15 times the best\n")
 
 
 def memory_from_each_source(folder: Path) -> None:
@@ -94,14 +112,45 @@ def memory_from_each_source(folder: Path) -> None:
         print(grid(header, lines) + "\n")
 
 
+def held_by_each_source(folder: Path, only: Sequence[str]) -> None:
+    """One line for each source: bytes held on threads by stock, by us, by us for random blocks; time."""
+    arrays = sources(folder, LARGE, (4, 60))
+    lines = {source: [source] for source in arrays if not only or source in {*only, "random"}}
+    for threads in (2, 8):
+        ours: dict[str, int] = {}
+        for source in sorted(lines, key=lambda source: source != "random"):
+            peaks, seconds = [], []
+            for optimize in (stock, dask_rewrite.optimize):
+                with dask.config.set(array_optimize=optimize, scheduler="threads", num_workers=threads):
+                    x = arrays[source]()
+                    y, start = x.dot(x.T), perf_counter()
+                    with Held() as held:
+                        y.compute()
+                    peaks.append(held.peak)
+                    seconds.append(perf_counter() - start)
+            ours[source] = peaks[1]
+            ratio = peaks[1] / ours["random"]
+            lines[source] += [f"{peak / 1e6:.0f}" for peak in peaks]
+            lines[source] += ["*" * (ratio > 1.2) + f"{ratio:.2f}", f"{seconds[1] / seconds[0]:.2f}"]
+    header = ["x.dot(x.T)"]
+    for threads in (2, 8):
+        header += [f"{threads} threads: MB", "ours", "x", "time"]
+    print(grid(header, list(lines.values())))
+
+
 def main() -> None:
     """The table that is asked for."""
     wanted = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         if "memory" in wanted:
             memory_from_each_source(Path(folder))
+        elif wanted[:1] == ["held"]:
+            held_by_each_source(Path(folder), wanted[1:])
         else:
-            tasks_from_each_source(Path(folder), TINY if "tiny" in wanted else NORMAL)
+            for threads in THREADS:
+                tasks_from_each_source(
+                    Path(folder) / str(threads), TINY if "tiny" in wanted else NORMAL, threads
+                )
 
 
 if __name__ == "__main__":

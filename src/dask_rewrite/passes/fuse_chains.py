@@ -14,10 +14,12 @@ from toolz import concat
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import Deps, call_with_dict, under
+from dask_rewrite.graph.nodes import Deps, call_with_dict, children, under
 from dask_rewrite.graph.program import Step, shape_of, straight_line
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import JOINS
+from dask_rewrite.passes.own_data import with_own_data
 
 #: Tasks that wait for more are not looked at as links of chains.
 MOST_INPUTS = 16
@@ -50,6 +52,9 @@ class FuseChains:
     max_sources: int = 8
 
     def run(self, graph: Graph, context: Context) -> Graph:
+        return with_own_data(self._fused(graph, context), context, self.name)
+
+    def _fused(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
@@ -115,6 +120,8 @@ class FuseChains:
             elif len(deps) <= most and type(key) is tuple and key and key[0] in elementwise:
                 if any(users[dep] != 1 or dep not in nodes or nodes[dep].dependencies for dep in deps):
                     producers = _waited_for(deps, nodes, users)
+                elif _joins(node):
+                    producers = []
                 else:
                     producers = sorted(deps, key=str)
             else:
@@ -247,6 +254,17 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
         return False
     return _may_move(graph.nodes[key], context) and _may_move(below, context)
+
+
+def _joins(task: Task) -> bool:
+    """Whether a task puts blocks together: to load all of them in it might take as long as all others do."""
+    stack: list[Any] = [task]
+    while stack:
+        here = stack.pop()
+        if id(here.func) in JOINS:
+            return True
+        stack += [child for child in children(here) if isinstance(child, Task)]
+    return False
 
 
 def _may_move(node: GraphNode, context: Context) -> bool:
