@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from dask.typing import Key
 
+from dask_rewrite.graph.program import shape_of
 from dask_rewrite.passes.movement.pieces import Fill
 from dask_rewrite.passes.regrid.grids import Extents, extents_along
 from dask_rewrite.passes.regrid.views import Shape, View, Views, joins_keep
@@ -91,11 +92,12 @@ def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     fact = site.facts.of(start.key)
     if fact is None or not joins_keep(fact.dtype) or not works_by_element(start):
         return None
-    used = same_work(start, start) or []
+    shape = shape_of(start)[0]
+    used = same_work(start, start, shape) or []
     pattern, names = _pattern(used), list(dict.fromkeys(used))
     found: list[list[Key]] = [[] for _ in names]
     for place in product(*map(range, array.counts)):
-        used = same_work(start, nodes[(array.name, *place)]) or []
+        used = same_work(start, nodes[(array.name, *place)], shape) or []
         if len(set(used)) != len(names) or (len(used) > len(names) and _pattern(used) != pattern):
             return None
         for row, dep in zip(found, dict.fromkeys(used)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+from collections.abc import Hashable
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -70,8 +71,10 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (type, np.dtype)) or np.isscalar(value)
 
 
-def same_work(start: Task, task: Any) -> list[Any] | None:
+def same_work(start: Task, task: Any, shape: Hashable = None) -> list[Any] | None:
     """What a task refers to, in order, if it does the same as another to other blocks; None if not.
+
+    Who asks this of many tasks gives the shape of the first one.
 
     Examples
     --------
@@ -86,5 +89,5 @@ def same_work(start: Task, task: Any) -> list[Any] | None:
         refs = [arg.key for arg in task.args if type(arg) is TaskRef]
         if len(refs) == len(task.args):
             return refs if all(type(arg) is TaskRef for arg in start.args) else None
-    shape, used = shape_of(task)
-    return used if shape == shape_of(start)[0] else None
+    mine, used = shape_of(task)
+    return used if mine == (shape or shape_of(start)[0]) else None
