@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import operator
 import weakref
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -13,13 +15,16 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array import core
 from hypothesis import given
 from hypothesis import strategies as st
+from toolz import compose
 
 import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
+from dask_rewrite.graph import nodes
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.hook import assemble
+from dask_rewrite.passes import halo_corners
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.windows import taken
@@ -214,3 +219,45 @@ def test_the_collector_rests_until_the_graph_is_put_together(monkeypatch: pytest
         (da.ones((6, 6), chunks=3) + 1).compute(scheduler="sync")
     assert resting == [True]
     assert gc.isenabled()
+
+
+async def later(block: Any) -> Any:
+    return block
+
+
+def test_a_composition_is_not_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(nodes.inspect, "iscoroutinefunction", lambda func: asked.append(func) or True)
+    steps = compose(np.sum, np.square)
+    assert not nodes.is_coroutine(steps)
+    assert not nodes.is_coroutine(partial(partial(steps), keepdims=True))
+    assert asked == []
+    assert nodes.is_coroutine(partial(later))
+    assert nodes.is_coroutine(later)
+
+
+def test_remarks_are_put_into_words_when_they_are_read() -> None:
+    asked: list[int] = []
+    remarks = Remarks()
+    for i in range(200):
+        remarks.applied("demand", ("x", i), lambda i=i: asked.append(i) or f"part {i}")  # type: ignore[misc]
+    assert remarks.counts["demand", "applied"] == 200
+    assert asked == []
+    assert [str(remark) for remark in remarks][99] == "applied demand at ('x', 99): part 99"
+    assert asked == list(range(100))
+
+
+def test_corners_need_a_block_of_several_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sized: list[Any] = []
+    monkeypatch.setattr(halo_corners, "estimate", lambda facts, key: sized.append(key))
+    x = Task(("x", 0, 0), np.ones, (4, 4))
+    y = Task(("y", 0, 0), np.ones, (4, 4))
+    parts = [
+        Task(("p", i), operator.getitem, TaskRef(block.key), (slice(i, 2), slice(None)))
+        for i, block in enumerate([x, y, y])
+    ]
+    graph = Graph({node.key: node for node in (*parts, x, y)}, tuple(part.key for part in parts))
+    assert halo_corners.HaloCorners().run(graph, Context()) is graph
+    assert sized == [("y", 0, 0)]
