@@ -8,9 +8,13 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Alias, Task, TaskRef
 
 import dask_rewrite
-from helpers import assert_same, switched_on, tasks_of
+from dask_rewrite.graph.graph import Graph, Origin
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.fuse_chains import FuseChains
+from helpers import assert_same, assert_same_as_stock, switched_on, tasks_of
 
 
 def gathered(steps: int, sources: int) -> da.Array:
@@ -66,3 +70,28 @@ def test_a_producer_that_is_referred_to_twice_runs_once() -> None:
         assert len(tasks_of(y)) == 1
         assert_same(y.compute(), np.array([-0.0, -1, -2, 3, 4, 5]))
     assert len(runs) == 1
+
+
+def test_a_second_name_does_not_keep_a_load_from_its_consumer() -> None:
+    """A block that is cut out of a stack of images as a whole is the image under another name."""
+    images = [da.from_delayed(dask.delayed(np.full)((8, 8), i), (8, 8), "i8") for i in range(4)]
+    stacked = da.stack(images)
+    rows = [da.coarsen(np.sum, stacked[i], {0: 4, 1: 4}) for i in range(4)]
+    nodes = tasks_of(da.concatenate(rows))
+    assert len(nodes) == 4
+    assert_same_as_stock(da.concatenate(rows))
+
+
+def test_what_is_wanted_under_a_second_name_stays() -> None:
+    nodes = {
+        "x": Task("x", np.arange, 5),
+        ("b", 0): Alias(("b", 0), "x"),
+        ("c", 0): Alias(("c", 0), ("b", 0)),
+        ("d", 0): Task(("d", 0), np.negative, TaskRef(("c", 0))),
+    }
+    inner = FuseChains().run(Graph(dict(nodes), (("d", 0),)), Context())
+    assert list(inner.nodes) == [("d", 0)]
+    wanted = FuseChains().run(Graph(dict(nodes), (("b", 0), ("d", 0))), Context())
+    assert set(wanted.nodes) == {"x", ("b", 0), ("d", 0)}
+    shared = Graph(dict(nodes), (("d", 0),), origin=Origin(shared=True))
+    assert FuseChains().run(shared, Context()).nodes.keys() >= {("b", 0), ("c", 0)}

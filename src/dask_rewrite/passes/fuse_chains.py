@@ -11,6 +11,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import concat
 
+from dask_rewrite.graph.aliases import without_aliases
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
@@ -56,6 +57,7 @@ class FuseChains:
 
     def _fused(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
+        graph = without_aliases(graph)
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
         twice: set[Key] = set()  # consumers that refer to their producer more than once
