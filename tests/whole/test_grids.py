@@ -1,0 +1,50 @@
+"""Programs whose inner grids crumble: how many tasks are left, and what is held, on grids that fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from helpers import keys_of, stock_tasks_of, switched_on, tasks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks.harness.memory import held_bytes  # noqa: E402
+from benchmarks.workloads.grids import column_spectra, day_anomalies  # noqa: E402
+
+
+def stencil(pad: Any, x: Any, steps: int) -> Any:
+    for _ in range(steps):
+        p = pad(x, 1)
+        x = (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]) / 4
+    return x
+
+
+def test_ten_steps_of_a_stencil_are_no_more_tasks_than_overlaps() -> None:
+    """Written by hand with ``map_overlap`` these are 817 tasks; in stock more than 400,000."""
+    values = np.arange(400.0 * 400).reshape(400, 400) % 11
+    x = stencil(da.pad, da.from_array(values, chunks=100), 10)
+    assert x.npartitions == 84 * 84
+    with switched_on(num_workers=2):
+        coarse = x.rechunk(100)
+        assert len(tasks_of(coarse)) <= 817
+        np.testing.assert_array_equal(coarse.compute(), stencil(np.pad, values, 10))
+
+
+def test_a_climatology_that_is_taken_day_by_day() -> None:
+    """By hand, with the taken blocks joined first, 8,579 tasks."""
+    with switched_on(num_workers=2):
+        assert len(tasks_of(day_anomalies(da, 5))) <= 8579 / 4
+
+
+def test_a_plan_by_way_of_one_block_is_gone_around() -> None:
+    made = column_spectra(da, 10)
+    with switched_on(num_workers=2):
+        after = held_bytes(tasks_of(made), keys_of(made))
+    assert after <= 0.6 * held_bytes(stock_tasks_of(made), keys_of(made))
