@@ -20,7 +20,8 @@ def step(block: Any) -> Any:
 
 
 def part(values: np.ndarray, i: int, j: int, size: int) -> np.ndarray:
-    return values[i * size : (i + 1) * size, j * size : (j + 1) * size]
+    """A block in memory of its own, as readers give it."""
+    return values[i * size : (i + 1) * size, j * size : (j + 1) * size].copy()
 
 
 def from_delayed(values: np.ndarray, size: int) -> da.Array:
@@ -35,7 +36,7 @@ def from_delayed(values: np.ndarray, size: int) -> da.Array:
 def loaded(values: np.ndarray, size: int) -> da.Array:
     def load(block_info: Any = None) -> np.ndarray:
         place = block_info[None]["array-location"]
-        return values[tuple([slice(*ends) for ends in place])]
+        return values[tuple([slice(*ends) for ends in place])].copy()
 
     chunks = tuple([(size,) * (n // size) for n in values.shape])
     return da.map_blocks(load, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
