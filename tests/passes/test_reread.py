@@ -279,3 +279,18 @@ def test_takes_time_in_proportion() -> None:
 
     with reading_again():
         assert_linear(several_phases, (60, 120, 240))
+
+
+@pytest.mark.parametrize(("least", "again"), [(1, True), (2, False)])
+def test_two_blocks_are_a_barrier_if_somebody_asks(tmp_path: Any, least: int, again: bool) -> None:
+    """A limit tries that last: each mean waits for two blocks, which both threads have anyway."""
+    data = np.arange(8 * 100 * 200.0).reshape(8, 100, 200)
+    da.from_array(data, chunks=(1, 100, 100)).to_zarr(str(tmp_path / "x.zarr"))
+    x = da.from_zarr(str(tmp_path / "x.zarr"))
+    y = abs(x - x.mean(axis=2, keepdims=True)).max()
+    options = {"rewrite.reread": True, "rewrite.options": {"reread": {"min-blocks": least}}}
+    with dask.config.set({**options, "num_workers": 2, "scheduler": "threads"}):
+        remarks = dask_rewrite.explain(y).remarks
+        found = dask_rewrite.optimize(y).compute()
+    assert bool([each for each in remarks if (each.rule, each.kind) == ("reread", "applied")]) == again
+    assert found == y.compute(scheduler="sync")

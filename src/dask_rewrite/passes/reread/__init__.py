@@ -34,7 +34,7 @@ class Reread:
     min_bytes : int
         Smaller blocks are held.
     min_blocks : int
-        Reductions that wait for no more than so many blocks for each thread hold little.
+        Reductions that wait for no more than so many blocks for each thread hold little; 1: for one block.
     """
 
     name: ClassVar[str] = "reread"
@@ -46,7 +46,7 @@ class Reread:
             return graph
         site = Site(graph, context)
         blocks = Repeatable(site, self.min_bytes)
-        most = self.min_blocks * context.machine.threads
+        most = self.min_blocks * context.machine.threads if self.min_blocks > 1 else 1
         if len(blocks.found) <= most:
             return graph
         phases = find_phases(graph.nodes, blocks.order, blocks.found, most)
