@@ -135,11 +135,11 @@ def answers(collections: Any) -> Any:
         return type(error)
 
 
-def compare(collections: Any, name: str) -> None:
+def compare(collections: Any, name: str, **options: Any) -> None:
     """The same kinds, dtypes and shapes as with dask, and the same values but for rounding."""
     with stock(scheduler="sync"):
         expected = answers(collections)
-    on = {"rewrite.on-error": "raise", "rewrite.verify": "each"}
+    on = {"rewrite.on-error": "raise", "rewrite.verify": "each", **options}
     with switched_on(**on, scheduler="threads", num_workers=2):
         actual = answers(collections)
     assert type(expected) is type(actual), f"{name}: {actual} instead of {expected}"
@@ -192,6 +192,8 @@ def compare_all(examples: int) -> None:
             compare(make(), name)
             if i % 6 == 0:
                 look_at(make())
+            if i % 4 == 1:
+                compare(make(), f"{name} under a limit", **{"rewrite.memory-limit": 2_000})
             if name not in reading:
                 compare_sent(make(), name)
         look_at((unsendable(),))

@@ -37,7 +37,9 @@ NO_THRESHOLDS = {
 #: What others are divided by, or taken in steps of: how many are looked at of many, how much larger is much.
 DIVISORS = {
     "analysis/memory/runs.py:POINTS",
+    "hook/plans.py:_SMALL",
     "lowering/lower.py:_BATCH",
+    "passes/align_reads/edit.py:_RUNS",
     "passes/coalesce/weights.py:_BLOCKS",
     "passes/small_work.py:REDUCES",
     "passes/small_work.py:_BLOCKS",

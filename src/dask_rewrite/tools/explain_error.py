@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dask.utils import key_split
+
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.hook.notes import WITHOUT, Origin, origin
 from dask_rewrite.hook.optimizer import Recorder
@@ -83,6 +85,9 @@ def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
 def _sent(found: Origin, collections: tuple[Any, ...]) -> Any:
     """The task as it was sent to the scheduler, or another one that has the same step."""
     nodes = dict(expression_of(collections, Recorder(), "explain_error").__dask_graph__())
+    if found.key is not None and found.key not in nodes:  # what gathers results is named anew each time
+        alike = [node for key, node in nodes.items() if key_split(key) == key_split(found.key)]
+        return alike[0] if len(alike) == 1 else None
     if found.key is not None:
-        return nodes.get(found.key)
+        return nodes[found.key]
     return next((node for node in nodes.values() if found.step in functions_of(node)), None)

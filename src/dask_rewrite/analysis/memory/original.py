@@ -36,7 +36,8 @@ class Original:
                 blocks.setdefault(node.target, key)
 
         def stated(key: Key) -> Any:
-            return declared(key) if (found := blocks.get(key)) is None else declared(found)
+            found = declared(key)
+            return declared(blocks[key]) if found is None and key in blocks else found
 
         return stated
 
