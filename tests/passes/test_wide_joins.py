@@ -63,14 +63,3 @@ def test_blocks_of_any_kind() -> None:
     masked = x.map_blocks(lambda block: np.ma.masked_less(block, 50), dtype=x.dtype)
     seen = x.map_blocks(lambda block: block[::-1].copy(), dtype=x.dtype)
     assert_same_as_stock(masked.sum(axis=0), seen.max(axis=0), seen.mean(), x.sum() + seen.sum())
-
-
-@pytest.mark.parametrize(("rows", "goes"), [(15, True), (16, False)])
-def test_the_last_step_goes_into_the_one_task_that_uses_it(rows: int, goes: bool) -> None:
-    """Which waits for a large block as well: with that it has 16 inputs."""
-    x = distinct((rows * 120, 120), (120, 120)).map_blocks(np.copy, dtype="f8").map_blocks(lambda b: b * 2)
-    corner = (x - x.sum(axis=0, split_every=32))[:3, :3]
-    after = tasks_of(corner)
-    assert widest(after) == 16
-    assert len(after[corner.__dask_keys__()[0][0]].dependencies) == (16 if goes else 2)
-    assert_same_as_stock(corner)

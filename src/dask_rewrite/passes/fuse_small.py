@@ -28,7 +28,7 @@ from dask_rewrite.remarks import Remarks
 _SAMPLE = 24
 #: Nesting that tasks may reach which read: the partial results of several steps are among them.
 _DEEP = 20
-#: Inputs of a task that takes in steps of reductions, each of which joins four partial results in stock.
+#: Partial results that a step of a reduction may wait for, if it takes in other such steps: stock joins four.
 WIDE = 16
 
 
@@ -163,8 +163,7 @@ class _Absorbing:
                 (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
-        wide = max(WIDE + 1, most)  # for partial results
-        deep = _DEEP if combining(task.func) is not None else self._max_depth
+        wide = max(WIDE + 1, most) if combining(task.func) is not None else most
         room = self._max_tasks
         reads = 0
         taken: dict[Key, GraphNode] = {}
@@ -185,7 +184,7 @@ class _Absorbing:
             if new and len(producer._dependencies) == 1 and len(waits_for) > 1 and self._lets_go(producer):
                 continue
             below = level + 1 + (below if below >= 0 else depth_of(producer, self._templates))
-            if below > (_DEEP if read else deep):
+            if below > (_DEEP if read or wide > most else self._max_depth):
                 continue
             if not (self._anyone or self._allowed(task.key, key)):
                 continue
