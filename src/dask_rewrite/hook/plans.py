@@ -55,9 +55,10 @@ def chosen(
         Becomes that of the plan that is taken.
     """
     limit = options.memory_limit or 0
+    original = Original(raw)
     best: tuple[Graph, Run] | None = None
     for plan, steps in _plans(graph, rewrite, options, trace):
-        for each, run, most in _with_turns(raw, plan, outputs, limit):
+        for each, run, most in _with_turns(original, plan, outputs, limit):
             if best is None or run.least <= most or run.least < _LESS * best[1].least:
                 best = each, run
                 if trace is not None and steps is not None:
@@ -86,19 +87,21 @@ def _plans(
             yield plan, steps
 
 
-def _with_turns(raw: Any, plan: Graph, outputs: list[Key], limit: int) -> Iterator[tuple[Graph, Run, float]]:
+def _with_turns(
+    original: Original, plan: Graph, outputs: list[Key], limit: int
+) -> Iterator[tuple[Graph, Run, float]]:
     """A plan, its run, and what that may hold; then the same where tasks wait for each other."""
-    run, sizes = _run(raw, plan, outputs)
+    run, sizes = _run(original, plan, outputs)
     yield plan, run, _SURELY * limit
     waiting = taking_turns(plan, sizes, limit)
     if waiting is not None:
-        yield waiting, _run(raw, waiting, outputs)[0], limit
+        yield waiting, _run(original, waiting, outputs)[0], limit
 
 
-def _run(raw: Any, graph: Graph, outputs: list[Key]) -> tuple[Run, graphs.Sized]:
+def _run(original: Original, graph: Graph, outputs: list[Key]) -> tuple[Run, graphs.Sized]:
     """The simulated run of a graph on the scheduler in use, and the graph as numbers."""
     threads, workers = machine().layout
-    results = Original(raw).rewritten(graph.nodes)
+    results = original.rewritten(graph.nodes)
     sizes = graphs.sized(graph.nodes, outputs, results.of, threads * max(1, workers))
     return simulate(sizes, threads, workers), sizes
 

@@ -77,7 +77,7 @@ class _Gates:
         self.nodes: dict[Key, Any] = dict(graph.nodes)
         self.made: set[Key] = set()
         self._keys, self._work, self._order, self._name = keys, work, order, name
-        self._last, self._open = 0, 0  # where the last gate stands; what stands before it is done
+        self._last = 0  # where the last gate stands; what stands before it is done
         place = {task: i for i, task in enumerate(order)}
         users = work.users()
         self._first = [min([place[user] for user in users[task]], default=len(order)) for task in order]
