@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from benchmarks.forecasts import Added
-from dask._task_spec import Task
+from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.graph_manipulation import chunks
 from dask.highlevelgraph import HighLevelGraph
@@ -19,9 +19,11 @@ from dask.highlevelgraph import HighLevelGraph
 import dask_rewrite
 from dask_rewrite.analysis.memory import graphs
 from dask_rewrite.analysis.memory.original import Original
+from dask_rewrite.analysis.memory.turns import waits
+from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.hook.plans import chosen
-from dask_rewrite.hook.taking_turns import taking_turns
+from dask_rewrite.hook.taking_turns import _Gates, taking_turns
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
 
@@ -172,3 +174,26 @@ def test_a_cheaper_plan_that_fits_is_taken() -> None:
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": BLOCK}):
         chosen(raw, graph, keys, rewrite, Options.current())
     assert asked == [True, True]
+
+
+class Counted(list[int]):
+    """Counts how often somebody looks."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5])
+def test_long_chains_are_looked_through_once(blocks: int) -> None:
+    """Also where each task waits for what its gate would wait for, so that there is none."""
+    n = 400
+    nodes: dict[Any, Any] = {i: Task(i, abs, *([TaskRef(i - 1)] if i else [1])) for i in range(n)}
+    inputs = [(i - 1,) if i else () for i in range(n)]
+    work = Work(inputs, [()] * n, [10] * n, [10] * n, [1.0] * n, [True] * n)
+    gates = _Gates(Graph(nodes, (n - 1,)), range(n), work, range(n), "gate")
+    gates._first = Counted(gates._first)
+    gates.put(waits(work, range(n), 10 * blocks), 10 * blocks)
+    assert gates._first.looks <= 3 * n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import Task, TaskRef
@@ -77,7 +78,8 @@ class _Gates:
         self.nodes: dict[Key, Any] = dict(graph.nodes)
         self.made: set[Key] = set()
         self._keys, self._work, self._order, self._name = keys, work, order, name
-        self._last = 0  # where the last gate stands; what stands before it is done
+        self._last, self._seen = 0, 0  # where the last gate stands, and how far was looked since
+        self._waiting: list[int] = []  # places since the last gate that have no user before `_seen`
         place = {task: i for i, task in enumerate(order)}
         users = work.users()
         self._first = [min([place[user] for user in users[task]], default=len(order)) for task in order]
@@ -108,7 +110,10 @@ class _Gates:
 
     def _ends(self, bound: int) -> list[int]:
         """What was begun since the last gate and has no user before this one."""
-        return [self._order[i] for i in range(self._last, bound) if self._first[i] >= bound]
+        places = chain(self._waiting, range(self._seen, bound))
+        self._waiting = [place for place in places if self._first[place] >= bound]
+        self._seen = bound
+        return [self._order[place] for place in self._waiting]
 
     def _make(self, bound: int, ends: Sequence[int]) -> None:
         refs = [TaskRef(self._keys[task]) for task in ends]
@@ -118,7 +123,7 @@ class _Gates:
         deps = frozenset([ref.key for ref in refs])
         self.nodes[gate] = make_task(gate, chunks.checkpoint, tuple(refs), {}, deps)
         self.made.add(gate)
-        self._last = bound
+        self._last, self._waiting = bound, []
 
 
 __all__ = ["taking_turns"]
