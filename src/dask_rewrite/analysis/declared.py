@@ -236,6 +236,3 @@ def _options(task: Any) -> dict[str, Any]:
         found = {**func.keywords, **found}
         func = func.func
     return found
-
-
-__all__ = ["Assumed", "Declared", "Symbol"]

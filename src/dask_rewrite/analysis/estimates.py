@@ -67,6 +67,3 @@ def beliefs_of(facts: Facts) -> Facts:
 def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
     found = proven.of(key) or declared.belief(key)
     return None if found is None else intern(found)
-
-
-__all__ = ["Estimate", "beliefs_of", "believed", "estimate"]

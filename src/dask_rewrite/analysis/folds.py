@@ -282,6 +282,3 @@ def _folded(fold: Fold, terms: Value) -> Value | None:
     except Exception:
         return None
     return Value(np.asarray(result).dtype, np.ndim(result), not isinstance(result, np.ndarray))
-
-
-__all__ = ["Fold", "fold_of", "keeps_order", "why_not"]

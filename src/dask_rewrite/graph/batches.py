@@ -108,6 +108,3 @@ def _cells(column: Any, rows: int) -> Sequence[Any]:
         return [one_of(results, row) for row in range(part.start, part.stop)]
     picked: Any = column.func.__reduce__()  # operator.itemgetter
     return [one_of(results, row) for row in picked[1]]
-
-
-__all__ = ["batch", "one_of", "tasks_of"]

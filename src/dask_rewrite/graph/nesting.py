@@ -194,15 +194,3 @@ def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
     if found is None:
         found = templates[id(body)] = 1 + survey(body, templates)[0]
     return found
-
-
-__all__ = [
-    "NESTING_LIMIT",
-    "check_depth",
-    "depth_of",
-    "depth_of_call",
-    "nested_in",
-    "nesting",
-    "survey",
-    "tasks_in",
-]

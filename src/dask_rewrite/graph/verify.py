@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from dask_rewrite.graph.graph import Graph
 
-__all__ = ["VerificationError", "is_acyclic", "verify"]
-
 _get_key = attrgetter("key")
 
 

@@ -124,6 +124,3 @@ def _advice(run: Any, limit: int) -> str:
 
 def _warn(text: str) -> None:
     warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel=3)
-
-
-__all__ = ["within_limit"]

@@ -221,6 +221,3 @@ def _takes_part(node: Any) -> bool:
 def _cell(key: tuple[Any, ...], edges: Edges) -> tuple[int, ...]:
     """Which blocks are made together with one."""
     return tuple([bisect_right(along, at) - 1 for along, at in zip(edges, key[1:])])
-
-
-__all__ = ["Crumbs"]

@@ -151,6 +151,3 @@ def _below(node: Task, site: Site) -> list[Any]:
 
 def _with(func: Any, task: Task) -> Task:
     return make_task(task.key, func, (nameless(task),), {}, task._dependencies, task._data_producer)
-
-
-__all__ = ["Detach"]

@@ -249,6 +249,3 @@ def _keeps_all(args: Sequence[Any]) -> bool:
     return type(index) is tuple and all(
         part is None or (type(part) is slice and part == slice(None)) for part in index
     )
-
-
-__all__ = ["InlineSources"]

@@ -279,6 +279,3 @@ def _is_read_in_order(node: Any) -> bool:
 
 def _same(new: Iterable[Any], old: Iterable[Any]) -> bool:
     return all(map(operator.is_, new, old))
-
-
-__all__ = ["ReuseBuffers"]

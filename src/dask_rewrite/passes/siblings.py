@@ -243,6 +243,3 @@ class _Together:
         self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
         self.made[first] = {new: self.nodes[new]}
         self._busy.add(new)
-
-
-__all__ = ["Siblings", "takes_part"]

@@ -10,7 +10,7 @@ from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _id
 from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
-from dask_rewrite.analysis.facts import UNKNOWN, Facts
+from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, list_of, under
 from dask_rewrite.graph.program import operation, straight_line
 from dask_rewrite.graph.substitute import with_values
@@ -180,6 +180,3 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
         used.update(below)
         made[step] = with_values(task, made)
     return made[steps[-1][0]]
-
-
-__all__ = ["UNKNOWN", "Opaque", "Step", "Values", "assembled", "references", "step_of", "steps_of"]

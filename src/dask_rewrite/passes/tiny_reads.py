@@ -91,6 +91,3 @@ def _bytes_read(source: Any, index: Any) -> int | None:
     if any(type(part) is not slice or {type(part.start), type(part.stop)} != {int} for part in index):
         return None
     return int(prod([max(0, part.stop - part.start) for part in index]) * itemsize)
-
-
-__all__ = ["tiny_reads"]

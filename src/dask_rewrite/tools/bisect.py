@@ -11,8 +11,6 @@ from dask.typing import Key
 from dask_rewrite.pipeline.callbacks import Callback, watching
 from dask_rewrite.remarks import Remark
 
-__all__ = ["BisectError", "bisect"]
-
 
 class BisectError(RuntimeError):
     """No single rewrite can be blamed; the message says why."""

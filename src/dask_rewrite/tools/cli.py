@@ -14,8 +14,6 @@ import click
 
 from dask_rewrite.tools.tables import text_table
 
-__all__ = ["rewrite"]
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88})
 def rewrite() -> None:

@@ -13,8 +13,6 @@ from dask_rewrite.hook.optimizer import Recorder
 from dask_rewrite.tools.expressions import expression_of
 from dask_rewrite.tools.preflight import layers_of
 
-__all__ = ["ErrorReport", "explain_error"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErrorReport:

@@ -12,8 +12,6 @@ from dask.utils import format_bytes
 from dask_rewrite.graph.nesting import NESTING_LIMIT
 from dask_rewrite.tools.tables import html_table, shorten, text_table
 
-__all__ = ["Payload", "PreflightReport", "Problem", "Shape"]
-
 _WIDE = 100
 _PAYLOAD_HEADER = ["total", "each", "objects", "tasks", "object", "where", "function", "layer"]
 _PAYLOAD_TEXT = (4, 5, 6, 7)

@@ -15,8 +15,6 @@ from dask_rewrite.hook.optimizer import Optimizer, asks_on_the_client
 from dask_rewrite.hook.switch import CONFIG_KEYS, switched_on
 from dask_rewrite.tools.tables import text_table
 
-__all__ = ["Status", "status"]
-
 _KINDS = tuple(key.removesuffix("_optimize") for key in CONFIG_KEYS)
 
 _BY_HAND = "dask_rewrite.optimize(x) rewrites them"

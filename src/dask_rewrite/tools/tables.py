@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from html import escape
 
-__all__ = ["html_table", "shorten", "text_table"]
-
 
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)

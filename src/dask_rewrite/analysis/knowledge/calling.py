@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,11 @@ from dask._task_spec import DataNode, Dict, List, Task, Tuple
 from dask._task_spec import _identity_cast as identity_cast
 from dask.array import core
 
-from dask_rewrite.analysis.knowledge.blocks import array
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
-from dask_rewrite.analysis.knowledge.elementwise import astype, elementwise
+from dask_rewrite.analysis.knowledge.elementwise import astype
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Call, Known
-from dask_rewrite.analysis.knowledge.lookup import fact_of_call, known_call
+from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 
 
 def _apply(func: Any, args: Any, kwargs: Any = None) -> Any:
@@ -92,25 +89,6 @@ def _where_calls(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     return [(_value(kwargs["elemwise_where_function"]), args[:-2], rest)]
 
 
-def _in_place(func: Any, a: Any, b: Any) -> Any:
-    """``a += b`` keeps the array and its dtype."""
-    fact, found = array(a), elementwise(func, a, b)
-    if fact is None or type(found) is not Fact or found.shape != fact.shape:
-        return None
-    return Fact(fact.shape, fact.dtype) if np.can_cast(found.dtype, fact.dtype, "same_kind") else None
-
-
-def _into_own(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    """Writing is harmless into an array that was just made inside of the same task."""
-    made = args[0]
-    if type(made) is not Task:
-        raise TypeError("not made here")
-    found = known_call(made.func, made.args, made.kwargs)
-    if found is None or found.fresh is not True:
-        raise TypeError("not made here")
-    return []
-
-
 def _cast(*args: Any, typ: Any) -> Any:
     return typ(args) if typ in (list, tuple) else None
 
@@ -129,8 +107,6 @@ CALLING: dict[Callable[..., Any], Known] = {
     of_dask(core, "_enforce_dtype"): Known(_enforced, calls=_enforces),
     of_dask(core, "_pass_extra_kwargs"): Known(_passed, calls=_passes),
     of_dask(core, "_elemwise_handle_where"): Known(pure=False, calls=_where_calls),
-    operator.iadd: Known(partial(_in_place, operator.add), calls=_into_own),
-    operator.imul: Known(partial(_in_place, operator.mul), calls=_into_own),
     identity_cast: Known(_cast, fresh=False),
     toolz.identity: Known(_identity, fresh=False),
     builtins.dict: Known(dict, fresh=False),

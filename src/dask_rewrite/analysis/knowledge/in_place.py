@@ -27,14 +27,9 @@ IN_PLACE: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def _written(func: Any, block: Any, value: Any) -> Any:
     fact, found = array(block), elementwise(func, block, value)
-    if (
-        fact is None
-        or found is None
-        or not fact.shape
-        or (fact.shape, fact.dtype) != (found.shape, found.dtype)
-    ):
+    if fact is None or found is None or not fact.shape:
         return None
-    return found
+    return found if (fact.shape, fact.dtype) == (found.shape, found.dtype) else None
 
 
 def _into_its_own(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:

@@ -10,6 +10,16 @@ from typing import Any, TypeAlias
 Call: TypeAlias = tuple[Any, Sequence[Any], Mapping[str, Any]]
 
 
+def calls_first(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
+    """It calls its first argument, with nothing of which more is known."""
+    return [(args[0], (), {})]
+
+
+def calls_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
+    """The same for its first two arguments."""
+    return [(args[0], (), {}), (args[1], (), {})]
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a function; that it never writes into its arguments is known of all of them.

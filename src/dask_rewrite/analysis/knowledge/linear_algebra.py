@@ -25,11 +25,11 @@ SUMS = (np.sum, chunk.sum)
 PRODUCTS: tuple[Callable[..., Any], ...] = (routines._tensordot, routines._matmul, einsumfuncs.chunk_einsum)
 
 
-def _pair(a: Any, b: Any) -> tuple[Fact, Fact] | None:
-    """Both arguments as arrays of numbers."""
+def _pair(a: Any, b: Any) -> tuple[Fact, Fact]:
+    """Both arguments as arrays of numbers; of all else nothing is known."""
     one, other = array(a), array(b)
     if one is None or other is None or one.dtype.kind not in NUMBERS or other.dtype.kind not in NUMBERS:
-        return None
+        raise TypeError("not arrays of numbers")
     return one, other
 
 
@@ -48,10 +48,7 @@ def dot(a: Any, b: Any) -> Any:
     >>> dot(Fact((3, 4), np.dtype("f4")), Fact((4, 5), np.dtype("f4")))
     Fact(shape=(3, 5), dtype=dtype('float32'), fill=None, scalar=False)
     """
-    pair = _pair(a, b)
-    if pair is None:
-        return None
-    one, other = pair
+    one, other = _pair(a, b)
     if not one.shape or not other.shape:
         return elementwise(np.dot, one, other)
     if one.shape[-1] != other.shape[-2 if other.ndim > 1 else 0]:
@@ -62,10 +59,7 @@ def dot(a: Any, b: Any) -> Any:
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """``np.tensordot``; never a scalar."""
-    pair = _pair(a, b)
-    if pair is None:
-        return None
-    one, other = pair
+    one, other = _pair(a, b)
     if isinstance(axes, (tuple, list)):
         left, right = axes
     else:
@@ -94,10 +88,7 @@ def _tensordot(a: Any, b: Any, axes: Any, is_sparse: bool) -> Any:
 
 def matmul(a: Any, b: Any) -> Any:
     """``np.matmul`` and the operator."""
-    pair = _pair(a, b)
-    if pair is None:
-        return None
-    one, other = pair
+    one, other = _pair(a, b)
     if not one.shape or not other.shape or one.shape[-1] != other.shape[-2 if other.ndim > 1 else 0]:
         return None
     shape = broadcast([one.shape[:-2], other.shape[:-2]])
@@ -147,18 +138,15 @@ def _several(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _outer(a: Any, b: Any) -> Any:
-    pair = _pair(a, b)
-    if pair is None:
-        return None
-    dtype = _product_type(np.multiply, pair[0].dtype, pair[1].dtype)
-    return Fact((pair[0].size, pair[1].size), dtype)
+    one, other = _pair(a, b)
+    return Fact((one.size, other.size), _product_type(np.multiply, one.dtype, other.dtype))
 
 
 def _vdot(a: Any, b: Any) -> Any:
-    pair = _pair(a, b)
-    if pair is None or pair[0].size != pair[1].size:
+    one, other = _pair(a, b)
+    if one.size != other.size:
         return None
-    return Fact((), _product_type(np.vdot, pair[0].dtype, pair[1].dtype), None, True)
+    return Fact((), _product_type(np.vdot, one.dtype, other.dtype), None, True)
 
 
 def _dots(A: Any, B: Any, leftfunc: Any = None, rightfunc: Any = None) -> Any:
@@ -176,11 +164,11 @@ def _dots_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     return [(func, (None,), {}) for func in kwargs.values() if func]
 
 
-def _matrix(a: Any) -> Fact | None:
-    """A matrix with elements that LAPACK is given."""
+def _matrix(a: Any) -> Fact:
+    """A matrix with elements that LAPACK is given; of all else nothing is known."""
     fact = array(a)
     if fact is None or fact.ndim != 2 or fact.dtype.kind not in NUMBERS or not fact.size:
-        return None
+        raise TypeError("not a matrix of numbers")
     return fact
 
 
@@ -198,8 +186,6 @@ def _types(func: Any, *like: tuple[Shape, DType], **kwargs: Any) -> tuple[DType,
 def _factored(func: Any, shapes: Callable[..., Any], a: Any, **kwargs: Any) -> Any:
     """A factorization of one matrix into several."""
     fact = _matrix(a)
-    if fact is None:
-        return None
     m, n = fact.shape
     found = shapes(m, n, min(m, n), **kwargs)
     dtypes = _types(func, (fact.shape, fact.dtype), **kwargs)
@@ -238,7 +224,7 @@ def _wrapped_qr(a: Any) -> Any:
 def _solved(func: Any, a: Any, b: Any, **kwargs: Any) -> Any:
     """The solution has the shape of the right-hand side."""
     matrix, right = _matrix(a), array(b)
-    if matrix is None or right is None or right.dtype.kind not in NUMBERS or not right.size:
+    if right is None or right.dtype.kind not in NUMBERS or not right.size:
         return None
     if matrix.shape[0] != matrix.shape[1] or right.ndim > 2 or right.shape[0] != matrix.shape[0]:
         return None
@@ -281,4 +267,4 @@ def _of_scipy(func: Any) -> Known:
 
 
 #: The same for functions of modules that are not imported only to be known.
-LATE: dict[tuple[str, str], Callable[[Any], Known]] = {("scipy.linalg", "lu"): _of_scipy}
+LATE_LINEAR_ALGEBRA: dict[tuple[str, str], Callable[[Any], Known]] = {("scipy.linalg", "lu"): _of_scipy}

@@ -155,6 +155,3 @@ def _composed_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     if len(steps) < len(found):
         return None
     return Known(pure=all(step.pure for step in steps), fresh=any(step.fresh is True for step in steps))
-
-
-__all__ = ["KNOWN", "fact_of_call", "known", "known_call"]

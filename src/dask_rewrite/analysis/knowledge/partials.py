@@ -13,7 +13,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.joining import concatenate_nested
-from dask_rewrite.analysis.knowledge.known import Call, Known
+from dask_rewrite.analysis.knowledge.known import Call, Known, calls_first, calls_two
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.reductions import reduction
 
@@ -204,14 +204,6 @@ def _calls_sums(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     return [(kwargs[name], (), {}) for name in ("sum", "numel") if name in kwargs]
 
 
-def _calls_positions(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    return [(args[0], (), {})]
-
-
-def _calls_both(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    return [(args[0], (), {}), (args[1], (), {})]
-
-
 #: What is known of functions that make or combine partial results.
 PARTIALS: dict[Callable[..., Any], Known] = {
     of_dask(reductions, "mean_chunk"): Known(_mean_chunk, calls=_calls_sums),
@@ -220,8 +212,8 @@ PARTIALS: dict[Callable[..., Any], Known] = {
     of_dask(reductions, "moment_chunk"): Known(_moment_chunk, calls=_calls_sums),
     of_dask(reductions, "moment_combine"): Known(_moment_combine, calls=_calls_sums),
     of_dask(reductions, "moment_agg"): Known(_moment_agg, calls=_calls_sums),
-    of_dask(reductions, "arg_chunk"): Known(_positions_of, calls=_calls_both),
-    of_dask(reductions, "arg_combine"): Known(_combined_positions, calls=_calls_positions),
-    of_dask(reductions, "arg_agg"): Known(_final_positions, calls=_calls_positions),
-    of_dask(reductions, "nanarg_agg"): Known(_final_positions, calls=_calls_positions),
+    of_dask(reductions, "arg_chunk"): Known(_positions_of, calls=calls_two),
+    of_dask(reductions, "arg_combine"): Known(_combined_positions, calls=calls_first),
+    of_dask(reductions, "arg_agg"): Known(_final_positions, calls=calls_first),
+    of_dask(reductions, "nanarg_agg"): Known(_final_positions, calls=calls_first),
 }

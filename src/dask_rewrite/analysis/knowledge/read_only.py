@@ -15,7 +15,7 @@ from dask_rewrite.analysis.knowledge.calling import keywords_in
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
 from dask_rewrite.analysis.knowledge.fact import Fact
-from dask_rewrite.analysis.knowledge.known import Call, Known
+from dask_rewrite.analysis.knowledge.known import Call, Known, calls_first
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import viewed
 
@@ -78,10 +78,6 @@ def _coarsened(
     return fact_of_call(reduction, (view,), {"axis": tuple(range(1, 2 * fact.ndim, 2)), **kwargs})
 
 
-def _first(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    return [(args[0], (), {})]
-
-
 def _of_pieces(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     """``routines._int_piecewise``: constants or functions."""
     pieces = kwargs["funclist"]
@@ -126,7 +122,7 @@ HARMLESS: dict[Callable[..., Any], Known] = {
     of_dask(overlap, "_trim"): Known(partial(viewed, of_dask(overlap, "_trim")), fresh=False),
     of_dask(chunk, "trim"): Known(partial(viewed, chunk.trim), fresh=False),
     of_dask(chunk, "view"): Known(fresh=False),
-    of_dask(chunk, "coarsen"): Known(_coarsened, calls=_first),
+    of_dask(chunk, "coarsen"): Known(_coarsened, calls=calls_first),
     np.sort: Known(_sorted),
     np.argsort: Known(_arg_sorted),
     np.partition: Known(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from dask_rewrite.analysis.knowledge.blocks import NUMBERS, DType, array, block,
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
 from dask_rewrite.analysis.knowledge.fact import Fact
-from dask_rewrite.analysis.knowledge.known import Call, Known
+from dask_rewrite.analysis.knowledge.known import Known, calls_first, calls_two
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import viewed
 
@@ -195,14 +195,6 @@ def _chunk_sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = None
     return viewed(np.squeeze, fact, axis[0])
 
 
-def _first_argument(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    return [(args[0], (), {})]
-
-
-def _two_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    return [(args[0], (), {}), (args[1], (), {})]
-
-
 def _of(func: Any, needs: bool = False, inputs: int = 3) -> Known:
     """A reduction whose third argument, if it has a third, is the dtype."""
     return Known(partial(reduction, func, needs=needs), inputs=inputs, writing=("out", "overwrite_input"))
@@ -247,8 +239,8 @@ REDUCTIONS: dict[Callable[..., Any], Known] = {
     of_dask(reductions, "chunk_min"): Known(partial(_extreme, np.min)),
     of_dask(reductions, "_nanmax_skip"): Known(partial(_extreme_skipping, np.nanmax)),
     of_dask(reductions, "_nanmin_skip"): Known(partial(_extreme_skipping, np.nanmin)),
-    of_dask(reductions, "_prefixscan_first"): Known(_first_of_scan, calls=_first_argument),
-    of_dask(reductions, "_prefixscan_combine"): Known(_rest_of_scan, calls=_two_arguments),
+    of_dask(reductions, "_prefixscan_first"): Known(_first_of_scan, calls=calls_first),
+    of_dask(reductions, "_prefixscan_combine"): Known(_rest_of_scan, calls=calls_two),
     of_dask(reductions, "_cumsum_merge"): Known(partial(elementwise, np.add)),
     of_dask(reductions, "_cumprod_merge"): Known(partial(elementwise, np.multiply)),
     of_dask(reductions, "numel"): Known(partial(count, numel_lookup)),

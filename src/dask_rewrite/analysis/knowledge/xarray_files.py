@@ -140,6 +140,3 @@ def _of_h5netcdf(variable: Any) -> File | None:
 def _is(value: Any, module: str, name: str) -> bool:
     """Whether a value is just of a class of a module that has been imported."""
     return type(value) is getattr(sys.modules.get(module), name, None)
-
-
-__all__ = ["ADAPTER", "File", "file_behind"]

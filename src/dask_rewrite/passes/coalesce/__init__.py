@@ -124,6 +124,3 @@ def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:
         return False
     _, *axes = zip(*keys)
     return set(map(type, chain.from_iterable(axes))) == {int}
-
-
-__all__ = ["Coalesce"]

@@ -134,6 +134,3 @@ def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:
 def _check_alike(names: list[Any]) -> None:
     if names.count(names[0]) < len(names):
         raise _Differ(names)
-
-
-__all__ = ["Form", "forms"]

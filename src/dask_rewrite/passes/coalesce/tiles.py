@@ -48,6 +48,3 @@ def tiled(coordinates: Sequence[tuple[int, ...]], edges: tuple[int, ...]) -> lis
     for row, tile in enumerate(zip(*axes)):
         tiles[tile].append(row)
     return list(tiles.values())
-
-
-__all__ = ["tile_edges", "tiled"]

@@ -87,6 +87,3 @@ class Weights:
             elif type(here) is List:
                 stack += here.args
         return True
-
-
-__all__ = ["Weights"]

@@ -101,6 +101,3 @@ def _picked(key: Key, rows: list[int]) -> Task:
     if rows == list(range(start, stop)):
         return one_of(key, slice(start, stop))
     return make_task(None, _picker(*rows), (TaskRef(key),), NO_KWARGS, frozenset([key]))
-
-
-__all__ = ["Batch", "Writer"]

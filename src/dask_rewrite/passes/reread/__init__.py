@@ -107,6 +107,3 @@ class _Needs:
     early: set[int] = field(default_factory=set)
     pays: set[int] = field(default_factory=set)
     held: bool = False
-
-
-__all__ = ["Reread"]

@@ -134,6 +134,3 @@ class Copies:
             gate = operation(chunks.checkpoint, tuple(map(TaskRef, waits)))
             self.nodes[key] = under(key, gate)
         return self._gates[waits]
-
-
-__all__ = ["Copies"]

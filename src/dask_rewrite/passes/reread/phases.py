@@ -119,6 +119,3 @@ def below(key: Key, nodes: Mapping[Key, GraphNode], repeatable: Mapping[Key, Aga
         elif dep in nodes:
             found.add(dep)
     return found
-
-
-__all__ = ["Phases", "below", "find_phases"]

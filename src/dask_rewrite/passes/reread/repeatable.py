@@ -183,6 +183,3 @@ def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:
     """Whether a task takes a part of an array that stands in the graph."""
     sources = [getattr(nodes[dep], "value", None) for dep in task._dependencies] or task.args
     return any(type(source) is np.ndarray for source in sources)
-
-
-__all__ = ["Again", "Repeatable"]
