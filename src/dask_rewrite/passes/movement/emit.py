@@ -33,19 +33,23 @@ class Emitter:
         to the source and ``None``, or a reference to a task that has already cut the piece out.
     ordered : callable
         Whether a source is known to lie in memory in C order.
+    indexes : dict
+        Filled in with the indexes that take pieces out of blocks, by where these lie: many are equal.
     """
 
-    __slots__ = ("_ordered", "_reference", "_shape_of")
+    __slots__ = ("_indexes", "_ordered", "_reference", "_shape_of")
 
     def __init__(
         self,
         shape_of: Callable[[Key], tuple[int, ...]],
         reference: Callable[[Piece], TaskRef | None],
         ordered: Callable[[Key], bool],
+        indexes: dict[Any, tuple[Any, ...]],
     ) -> None:
         self._shape_of = shape_of
         self._reference = reference
         self._ordered = ordered
+        self._indexes = indexes
 
     def expression(self, mosaic: Mosaic, dtype: DType) -> Task | None:
         """A task without a key for a block that is joined or padded: its memory is its own, in C order."""
@@ -100,7 +104,14 @@ class Emitter:
         done = self._reference(piece)
         if done is not None:
             return done
-        return sliced(TaskRef(piece.source), piece, self._shape_of(piece.source))
+        ref, shape = TaskRef(piece.source), self._shape_of(piece.source)
+        place = (piece.at, piece.shape, piece.axes, shape)
+        if (index := self._indexes.get(place)) is not None:
+            return make_task(None, operator.getitem, (ref, index), NO_KWARGS, frozenset((piece.source,)))
+        made = sliced(ref, piece, shape)
+        if type(made) is Task and made.args[0] is ref:
+            self._indexes[place] = made.args[1]
+        return made
 
 
 def sliced(ref: Any, piece: Piece, shape: Sequence[int], func: Any = operator.getitem) -> Any:

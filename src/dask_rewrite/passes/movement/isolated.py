@@ -38,11 +38,11 @@ def staying(moves: set[Key], site: Site) -> frozenset[Key]:
             if _takes_all(task, fact if len(deps) == 1 else None):
                 found.append(key)
     if not annotated:
-        found.extend(_halos(moves, site))
+        found.extend(_halos(moves, used, site))
     return frozenset(found)
 
 
-def _halos(moves: set[Key], site: Site) -> list[Key]:
+def _halos(moves: set[Key], used: set[Key], site: Site) -> list[Key]:
     """Joins of unknown blocks, and slices of unknown blocks, each of a block of its own; and these slices.
 
     Nothing can be composed there: a slice of what is no slice stays one, and a join cuts out of its blocks
@@ -52,9 +52,6 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
     nodes: Any = site.graph.nodes
     of, assumed = site.facts.of, site.facts.assumed
     joins = {key for key in moves if id(nodes[key].func) in JOINS}
-    if not joins:
-        return []
-    used = joins.intersection(frozenset().union(*[nodes[key]._dependencies for key in moves]))
     outer: dict[Key, Key | None] = {}  # the block that each dependency of a join is, or is a slice of
     found = []
     for key in joins:
@@ -71,6 +68,8 @@ def _halos(moves: set[Key], site: Site) -> list[Key]:
             sources.add(source)
         else:
             found.append(key)
+    if not found:
+        return found
     others = moves.difference(found)
     needed = frozenset().union(*[nodes[key]._dependencies for key in others])
     slices = frozenset().union(*[nodes[key]._dependencies for key in found]).intersection(moves)

@@ -37,12 +37,13 @@ class Mosaic:
     True
     """
 
-    __slots__ = ("_index", "pieces", "shape")
+    __slots__ = ("_index", "pattern", "pieces", "shape")
 
     def __init__(self, shape: Shape, pieces: tuple[Piece, ...]) -> None:
         self.shape = shape
         self.pieces = pieces
         self._index: Any = None
+        self.pattern: Any = None  # what it has in common with others: see the module ``likeness``
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Mosaic and self.shape == other.shape and self.pieces == other.pieces

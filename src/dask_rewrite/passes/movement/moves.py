@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
 DType: TypeAlias = np.dtype[Any] | Symbol
 #: A mosaic and its dtype.
 Block: TypeAlias = tuple[Mosaic, DType]
+_ENDS = {int, type(None)}
 
 
 def leaf_of(key: Key | None, fact: Fact) -> Block | None:
@@ -124,22 +125,24 @@ def _is_width(width: Any) -> bool:
     return type(width) in (tuple, list) and len(width) == 2 and all(type(n) is int and n >= 0 for n in width)
 
 
-def operation_of(func: Any, args: tuple[Any, ...], leaves: Mapping[Key, Block | None]) -> Any:
-    """What is done to which blocks, in a form that can be looked up; None for what is not usual."""
+def operation_of(task: Task) -> tuple[Any, list[Key]] | None:
+    """What a task does, in a form that can be looked up, and to which blocks; None for what is not usual."""
+    args = task.args
+    if task.kwargs or not 1 <= len(args) <= 2:
+        return None
     try:
-        first = args[0]
+        first, func = args[0], id(task.func)
         if type(first) is not TaskRef:
-            if id(func) not in JOINS:
+            if func not in JOINS:
                 return None
-            blocks = [id(leaves[ref.key]) for ref in first.args]  # also of None: no array that we know
-            return (tuple(args[1]) if len(args) == 2 else id(func), *blocks)
-        block = leaves.get(first.key)
-        if block is None or id(func) not in GETITEMS:
+            counts: Any = args[1] if len(args) == 2 else ()
+            refs = [ref.key for ref in first.args]
+            return ((func, *counts), refs) if _ENDS.issuperset(map(type, counts)) else None
+        if func not in GETITEMS:
             return None
-        index = args[1]
-        if len(index) == 2:
-            a, b = index
-            return (id(block), a.start, a.stop, a.step, b.start, b.stop, b.step)
-        return (id(block), *[(item.start, item.stop, item.step) for item in index])
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        ends: list[Any] = []
+        for item in args[1]:
+            ends += (item.start, item.stop, item.step)
+        return (tuple(ends), [first.key]) if _ENDS.issuperset(map(type, ends)) else None
+    except (AttributeError, IndexError, TypeError):
         return None

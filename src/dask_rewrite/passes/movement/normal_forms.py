@@ -13,6 +13,7 @@ from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
 from dask_rewrite.passes.movement.mosaic import (
     Fill,
@@ -24,7 +25,7 @@ from dask_rewrite.passes.movement.mosaic import (
     sources_in,
     whole,
 )
-from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal, operation_of
+from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
 from dask_rewrite.passes.movement.slices import View, view_of
@@ -78,14 +79,13 @@ class Forms:
         self._kept: set[Key] = set()  # stages that stay, since going around them costs more
         self._memory: dict[Key, Memory | None] = {}
         self._constant: dict[Key, bool] = {}
-        self._users: Mapping[Key, int] | None = None
 
     def learn(self) -> None:
         """Look at all tasks."""
         nodes, forms, leaves = self.graph.nodes, self.forms, self.reader.leaves
         annotated = bool(self.graph.annotations)
-        same: dict[Any, Block] = {}  # what comes of the same operation on the same blocks
-        look_up = same.get
+        users = self.site.context.users(self.graph)
+        alike = Likeness(forms, self.reader.leaf, self.pinned, self._kept, users)
         for key in producers_first([key for key in nodes if key in self.moves], nodes):
             task: Any = nodes[key]
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
@@ -95,8 +95,8 @@ class Forms:
                 if below := self._reshapes.undone(task):
                     forms[key] = leaves[key] = self._given_back(key, below)
                 continue
-            operation = None if task.kwargs else operation_of(task.func, task.args, leaves)
-            found = look_up(operation) if operation is not None else None
+            operation = alike.operation(task)
+            found = None if operation is None else alike.result(operation)
             if found is None:
                 first = task.args[0] if id(task.func) in GETITEMS and task.args else None
                 hopeless = type(first) is TaskRef and self.reader.leaf(first.key) is None
@@ -105,8 +105,8 @@ class Forms:
                     self._learn_view(key, task)
                     continue
                 found = self.reader.one(self._around_stages(found) if self._kept else found)
-                if operation is not None and len(self.reader.referred) >= found[0].parts:
-                    same[operation] = found
+                if operation is not None:
+                    alike.remember(operation, found)
             forms[key] = leaves[key] = found
 
     def _read(self, task: Task) -> Block | None:
@@ -177,9 +177,7 @@ class Forms:
 
     def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
         """How many pieces are no worse than ``before`` references to blocks of so many parts."""
-        if self._users is None:
-            self._users = self.site.context.users(self.graph)
-        users = self._users
+        users = self.site.context.users(self.graph)
         if before == 1 and len(parts) == 1 and all(map(self._is_idle, parts)):
             return _IDLE_PIECES
         # the edges of a stage go only if nobody else needs it

@@ -50,6 +50,7 @@ class Writer:
         self.annotations: dict[Key, dict[str, Any]] = {}
         self._here: Key = ""
         self._whole: set[Any] = set()
+        self._indexes: dict[Any, tuple[Any, ...]] = {}
         self._loose = LooseWriter(forms, max_whole)
 
     def task(self, key: Key) -> GraphNode | str:
@@ -102,7 +103,8 @@ class Writer:
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
             return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
         if len(pieces) > 1:
-            emitter = Emitter(self._shape, self._reference, self.order.is_c)  # not kept: it refers to this
+            # not kept: it refers to this
+            emitter = Emitter(self._shape, self._reference, self.order.is_c, self._indexes)
             return emitter.expression(mosaic, dtype) or "far more pieces than blocks"
         (piece,) = pieces
         ref, shape = TaskRef(piece.source), self._shape(piece.source)

@@ -56,7 +56,7 @@ class Coarse:
         self._token = fingerprint([graph.origin.token, name, edges])
         self._name = mark(compound(["regrid"], str(name)), self._token)
         self._borders = [[0, *accumulate(sizes)] for sizes in whole.extents]
-        self._emitter = Emitter(self._shape, lambda piece: None, lambda key: False)
+        self._emitter = Emitter(self._shape, lambda piece: None, lambda key: False, {})
         self.nodes: dict[Key, Task] = {}
         self._made: list[tuple[Key, Shape, dict[Key, View]]] = []  # coarse blocks and their parts
 

@@ -1,0 +1,133 @@
+"""Moves that do the same to blocks that are made alike: what comes of them is found out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from dask._task_spec import Task
+from dask.typing import Key
+
+from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
+from dask_rewrite.passes.movement.moves import Block, operation_of
+
+#: Mosaics of more pieces are read one by one: few are alike, and to compare them costs as much.
+_MOST = 32
+
+
+class Pattern(NamedTuple):
+    """A block with numbers for its sources; equal ones are one object."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    pieces: tuple[Piece, ...]
+
+    def of(self, sources: tuple[Key, ...]) -> Block:
+        """The block of this pattern that is made of these sources."""
+        pieces = [
+            Piece(at, shape, source if type(source) is Fill else sources[source], axes)
+            for at, shape, source, axes in self.pieces
+        ]
+        mosaic = Mosaic(self.shape, tuple(pieces))
+        mosaic.pattern = (self, sources)
+        return mosaic, self.dtype
+
+
+class Operation(NamedTuple):
+    """What a task does, in a form that can be looked up, and the blocks that its result may be made of."""
+
+    likeness: tuple[Any, ...]
+    names: list[Key]
+    refs: list[Key]
+
+
+class Likeness:
+    """Remembers what comes of moves, by the patterns of their blocks and what else decides on it.
+
+    Parameters
+    ----------
+    forms, leaf, pinned, kept, users
+        The forms found so far and what stands for other blocks, which moves are used by others, which
+        stages stay, and how many tasks use a block: see ``Forms``.
+    """
+
+    def __init__(
+        self,
+        forms: Mapping[Key, Block],
+        leaf: Callable[[Key], Block | None],
+        pinned: set[Key],
+        kept: set[Key],
+        users: Mapping[Key, int],
+    ) -> None:
+        self._forms = forms
+        self._leaf = leaf
+        self._pinned = pinned
+        self._kept = kept
+        self._users = users
+        self._patterns: dict[Any, Pattern] = {}
+        self._results: dict[Any, tuple[Pattern, list[int], list[int]]] = {}
+
+    def operation(self, task: Task) -> Operation | None:
+        """What a task does to which blocks; None where that is not usual."""
+        usual = operation_of(task)
+        if usual is None:
+            return None
+        what, refs = usual
+        forms, kept = self._forms, self._kept
+        likeness: list[Any] = [what]
+        names: list[Key] = []
+        for key in refs:
+            block = forms.get(key)
+            if block is None:
+                block = self._leaf(key)
+                likeness.append(-1)
+            else:  # the task may use it as it stands
+                names.append(key)
+                likeness.append(4 * self._users[key] + 2 * (key in self._pinned) + (key in kept))
+            found = self._pattern(block)
+            if found is None or (kept and not kept.isdisjoint(found[1])):
+                return None  # what is below a stage that stays is not looked at here
+            likeness.append(id(found[0]))
+            names.extend(found[1])
+        distinct = dict.fromkeys(names)
+        if len(distinct) < len(names):
+            place = {name: i for i, name in enumerate(distinct)}
+            likeness.append(tuple([place[name] for name in names]))
+        return Operation(tuple(likeness), list(distinct), refs)
+
+    def result(self, operation: Operation) -> Block | None:
+        """What comes of an operation that was seen before on other blocks."""
+        found = self._results.get(operation.likeness)
+        if found is None:
+            return None
+        pattern, sources, stages = found
+        names = operation.names
+        self._kept.update([names[i] for i in stages])
+        return pattern.of(tuple([names[i] for i in sources]))
+
+    def remember(self, operation: Operation, block: Block) -> None:
+        """Remember what came of an operation, and which stages it keeps."""
+        found = self._pattern(block)
+        names = {name: i for i, name in enumerate(operation.names)}
+        if found is not None and names.keys() >= set(found[1]):
+            stages = [names[key] for key in operation.refs if key in self._kept]
+            self._results[operation.likeness] = (found[0], [names[name] for name in found[1]], stages)
+
+    def _pattern(self, block: Block | None) -> tuple[Pattern, tuple[Key, ...]] | None:
+        if block is None:
+            return None
+        mosaic, dtype = block
+        known: tuple[Pattern, tuple[Key, ...]] | None = mosaic.pattern
+        if known is None and len(mosaic.pieces) <= _MOST:
+            numbers: dict[Any, int] = {}
+            cells = []
+            for at, shape, source, axes in mosaic.pieces:
+                number = source if type(source) is Fill else numbers.setdefault(source, len(numbers))
+                cells.append(Piece(at, shape, number, axes))
+            pieces = tuple(cells)
+            # equal dtypes need not be the same: their metadata is not compared
+            pattern = self._patterns.setdefault(
+                (mosaic.shape, id(dtype), pieces), Pattern(mosaic.shape, dtype, pieces)
+            )
+            known = mosaic.pattern = (pattern, tuple(numbers))
+        return known

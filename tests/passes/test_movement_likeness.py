@@ -1,0 +1,89 @@
+"""Moves of one pattern are composed once, and come out as if each had been composed for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import pytest
+from dask.array.lib.stride_tricks import sliding_window_view
+
+from dask_rewrite.passes.movement.likeness import Likeness
+from dask_rewrite.passes.movement.read import Reader
+from helpers import assert_same_as_stock, distinct, switched_on, tasks_of
+
+
+def rolling(columns: int) -> Any:
+    return sliding_window_view(distinct((60, 4 * columns), (5, 4)), 7, axis=0).mean(axis=-1)
+
+
+def there_and_back() -> Any:
+    x = distinct((24, 30), (5, 4))
+    return (x + 1).rechunk((24, 3)).rechunk((7, 11)).T[::-1, 2:] * 2
+
+
+def overlapping_parts() -> Any:
+    x = distinct((40, 12), (4, 3)) + 1
+    return da.concatenate([x[1:9], x[0:8], x[:, ::-1][3:20], x[0:8]], axis=0).rechunk((6, 4)) - 1
+
+
+def padded() -> Any:
+    x = distinct((9, 8), (3, 2)) + 1
+    for _ in range(4):
+        x = da.pad(x, 1)[1:, :-1]
+    return x + 1
+
+
+def mixed_types() -> Any:
+    parts = [distinct((6, 6), 2, kind) for kind in ("f8", "f4", "i8", "f8", "f4")]
+    return [(part + part.dtype.type(1)).rechunk(3)[1:, 1:] * part.dtype.type(2) for part in parts]
+
+
+def used_apart() -> Any:
+    """Of blocks that are cut alike some are also used as a whole, or are asked for."""
+    x = (distinct((12, 12), (12, 2)) + 1).rechunk((2, 12))
+    return [x[:, 3:], x.blocks[1] * 2, x.blocks[2], da.roll(x, 3, axis=0)]
+
+
+PROGRAMS = [rolling, there_and_back, overlapping_parts, padded, mixed_types, used_apart]
+
+
+def made(program: Any) -> Any:
+    return program(3) if program is rolling else program()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_same_graph_as_one_by_one(program: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made(program)
+    outputs = found if isinstance(found, list) else [found]
+    with dask.config.set(num_workers=workers):
+        alike = [tasks_of(output) for output in outputs]
+        monkeypatch.setattr(Likeness, "operation", lambda self, task: None)
+        apart = [tasks_of(output) for output in outputs]
+    assert [list(tasks) for tasks in alike] == [list(tasks) for tasks in apart]
+    for one, other in zip(alike, apart, strict=True):
+        assert all(repr(one[key]) == repr(other[key]) for key in one)
+    monkeypatch.undo()
+    for output in outputs:
+        assert_same_as_stock(output)
+
+
+def test_more_columns_are_no_more_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+    read = Reader.read
+
+    def counting(self: Reader, *args: Any) -> Any:
+        nonlocal count
+        count += 1
+        return read(self, *args)
+
+    monkeypatch.setattr(Reader, "read", counting)
+    counts = []
+    for columns in (4, 16):
+        before = count
+        with switched_on():
+            tasks_of(rolling(columns))
+        counts.append(count - before)
+    assert 0 < counts[1] <= counts[0]
