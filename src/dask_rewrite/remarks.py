@@ -94,6 +94,12 @@ class Remarks:
             for kind, rule, key, reason in self._kept
         ]
 
+    def copy(self) -> Remarks:
+        """The same remarks, to go on with apart from these."""
+        other = Remarks(self.left, self.gates)
+        other.counts, other._kept = self.counts.copy(), self._kept[:]
+        return other
+
     @property
     def unlimited(self) -> bool:
         """Whether every single rewrite will be allowed, so that nobody needs to be asked."""

@@ -19,7 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 import dask_rewrite
 from dask_rewrite.analysis.memory import graphs
 from dask_rewrite.analysis.memory.original import Original
-from dask_rewrite.analysis.memory.turns import waits
+from dask_rewrite.analysis.memory.turns import thrifty_order, waits
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.hook.plans import chosen
@@ -105,11 +105,11 @@ def test_outputs_and_what_is_annotated_keep_what_they_have() -> None:
     with dask.annotate(priority=7):
         x = rows()
     graph, sizes = planned(x)
-    made = taking_turns(graph, sizes, 2 * BLOCK)
+    made = taking_turns(graph, sizes, thrifty_order(sizes.likely)[0], 2 * BLOCK)
     assert made is None or set(graph.outputs) <= made.nodes.keys()
     y = (x[LENGTH:] - x[:-LENGTH]).max()
     graph, sizes = planned(y)
-    waiting = taking_turns(graph, sizes, 2 * BLOCK)
+    waiting = taking_turns(graph, sizes, thrifty_order(sizes.likely)[0], 2 * BLOCK)
     assert waiting is not None
     assert waiting.outputs == graph.outputs
     assert len(waiting.annotations) == len(graph.annotations)

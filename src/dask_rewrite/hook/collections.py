@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from dask._expr import Expr
@@ -17,7 +16,7 @@ from dask.typing import Key
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.assemble import assemble
-from dask_rewrite.hook.memory_limit import within_limit
+from dask_rewrite.hook.memory_limit import checkpoint, within_limit
 from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import may_fuse_delayed
 from dask_rewrite.lowering.layer_order import as_layers
@@ -100,8 +99,9 @@ def _rewritten(collections: Sequence[Any], shared: bool) -> HighLevelGraph | Non
     text = any(isinstance(collection, Delayed) for collection in collections)
     fuse = not text or may_fuse_delayed()
     watch()
-    plan = partial(rewrite_tasks, raw, outputs, fuse_text_keys=fuse, shared=shared)
-    graph = within_limit(raw, plan(), outputs, None if shared else plan)
+    start = None if shared else checkpoint()
+    first = rewrite_tasks(raw, outputs, fuse_text_keys=fuse, shared=shared, checkpoint=start)
+    graph = within_limit(raw, first, outputs, start)
     return None if graph is None else assemble(graph, layers)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dask.config
@@ -15,17 +16,29 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.remarks import MemoryLimitError, RewriteWarning
 
 if TYPE_CHECKING:
+    from dask_rewrite.pipeline.callbacks import Checkpoint
     from dask_rewrite.pipeline.trace import Trace
 
 #: Kinds of results that are named.
 _NAMED = 3
 
 
+def checkpoint() -> Checkpoint | None:
+    """Where other plans go on from the first one; None if there is no limit."""
+    if dask.config.get("rewrite.memory-limit", None) is None:
+        return None
+    # imported where a limit is set, so that importing the package costs little
+    from dask_rewrite.passes.reread import Reread
+    from dask_rewrite.pipeline.callbacks import Checkpoint
+
+    return Checkpoint(Reread.name)
+
+
 def within_limit(
     raw: Any,
     graph: Graph | None,
     outputs: Iterable[Key],
-    rewrite: Callable[..., Graph | None] | None = None,
+    start: Checkpoint | None = None,
     trace: Trace | None = None,
 ) -> Graph | None:
     """Forecast what a rewritten graph holds; if it is more than the limit, take a plan that holds less.
@@ -40,8 +53,8 @@ def within_limit(
         The rewritten one, None if it is left to dask's own optimizer.
     outputs : iterable of Key
         What is asked of it.
-    rewrite : callable, optional
-        Makes another plan: takes ``options`` and ``trace``.
+    start : Checkpoint, optional
+        From where other plans are made.
     trace : Trace, optional
         Nobody is going to compute: it becomes that of the plan that is taken, and nothing is said.
 
@@ -65,10 +78,11 @@ def within_limit(
             _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
         return None
     try:
-        # imported where a limit is set, so that importing the package costs little
         from dask_rewrite.hook.plans import chosen
+        from dask_rewrite.pipeline.run import resumed
 
-        graph, run = chosen(raw, graph, list(outputs), rewrite, options, trace)
+        again = None if start is None else partial(resumed, start)
+        graph, run = chosen(raw, graph, list(outputs), again, options, trace)
         found = _exceeding(run, options.memory_limit) if run.peak > options.memory_limit else ""
     except Exception as error:
         if options.on_error == "raise":

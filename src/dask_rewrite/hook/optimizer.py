@@ -23,7 +23,7 @@ from toolz import identity
 from dask_rewrite.config import Options
 from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.graph.names import layer_name
-from dask_rewrite.hook.memory_limit import within_limit
+from dask_rewrite.hook.memory_limit import checkpoint, within_limit
 from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
 from dask_rewrite.lowering.layer_order import as_layers
@@ -136,11 +136,13 @@ class Optimizer(int, Expr):
         outputs = list(dict.fromkeys(flatten(keys)))
         waits = on_event_loop()
         most = most_tasks()
-        rewrite = partial(rewrite_tasks, hlg, outputs, fuse_text_keys=fuse, max_tasks=most)
-        first = rewrite(trace=trace)
+        start = checkpoint()
+        first = rewrite_tasks(
+            hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=trace, checkpoint=start
+        )
         if trace is None and waits and first is None:
             warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
-        graph = within_limit(hlg, first, outputs, rewrite, trace)
+        graph = within_limit(hlg, first, outputs, start, trace)
         return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
 
     # -- behaviour as a value ------------------------------------------------------------------

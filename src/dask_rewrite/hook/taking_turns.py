@@ -12,18 +12,17 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
-from dask_rewrite.analysis.memory.turns import thrifty_order, waits
+from dask_rewrite.analysis.memory.turns import waits
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.graph.nodes import make_task, may_move, nameless
-from dask_rewrite.pipeline.final_names import with_names
 
 #: What is so many times smaller than the limit waits for nothing.
 _SMALL = 1024
 
 
-def taking_turns(graph: Graph, sized: Sized, limit: int) -> Graph | None:
+def taking_turns(graph: Graph, sized: Sized, order: Sequence[int], limit: int) -> Graph | None:
     """The same tasks, of which some wait until enough of what came before has been let go of.
 
     Tasks that make something large wait for a *gate*, a task without a result that depends on what has to be
@@ -36,6 +35,8 @@ def taking_turns(graph: Graph, sized: Sized, limit: int) -> Graph | None:
         The plan, after all passes.
     sized : Sized
         The same as numbers.
+    order : sequence of int
+        One in which tasks hold little, see :func:`dask_rewrite.analysis.memory.turns.thrifty_order`.
     limit : int
         Bytes.
 
@@ -46,27 +47,10 @@ def taking_turns(graph: Graph, sized: Sized, limit: int) -> Graph | None:
     """
     if graph.origin.shared:
         return None
-    work = sized.works[len(sized.works) // 2]
-    order, _ = thrifty_order(work)
     token = fingerprint([graph.origin.token, "memory-limit", str(limit)])
-    gates = _Gates(graph, sized.keys, work, order, mark("memory-limit", token))
-    gates.put(waits(work, order, limit), limit)
-    if not gates.made:
-        return None
-    # A scheduler may know the same tasks from a plan in which they wait for less.
-    outputs = frozenset(graph.outputs)
-    names = {
-        key: _marked(key, token)
-        for key, node in gates.nodes.items()
-        if node._dependencies and key not in outputs and key not in gates.made
-    }
-    return with_names(replace(graph, nodes=gates.nodes), {k: v for k, v in names.items() if v != k})
-
-
-def _marked(key: Any, token: str) -> Any:
-    if type(key) is tuple and key and type(key[0]) is str:
-        return (mark(key[0], token), *key[1:])
-    return mark(key, token) if type(key) is str else key
+    gates = _Gates(graph, sized.keys, sized.likely, order, mark("memory-limit", token))
+    gates.put(waits(sized.likely, order, limit), limit)
+    return replace(graph, nodes=gates.nodes) if gates.made else None
 
 
 class _Gates:

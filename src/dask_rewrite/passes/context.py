@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -55,10 +55,18 @@ class Context:
         self._movable = ByIdentity[bool]()
         self.regrouped: set[Key] = set()  #: tasks that make what they would wait for under dask's optimizer
         self.leftovers = True  #: there may be tasks that no output needs
+        self.values: Set[Key] = frozenset()  #: values that stood in the raw graph
         self._facts: Facts | None = None
         self._users: tuple[object, Mapping[Key, int]] = (None, {})
         self._consumers: tuple[object, dict[Key, list[Key]]] = (None, {})
         self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
+
+    def forked(self, options: Options) -> Context:
+        """The same for another plan that goes on from here: neither sees what becomes of the other."""
+        other = Context(self.remarks.copy(), options, fuse_text_keys=self.fuse_text_keys)
+        other.declared, other.leftovers = self.declared, self.leftovers
+        other.values, other.regrouped = self.values, set(self.regrouped)
+        return other
 
     def may_move(self, func: Any) -> bool:
         """Whether a task that calls this may be merged, see `dask_rewrite.graph.nodes.may_move`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Metrics
+from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
 
@@ -27,6 +28,9 @@ class Callback:
     def allow(self, rule: str, key: Key | None) -> bool:
         """Asked before a single rewrite."""
         return True
+
+    def begins(self, name: str, graph: Graph, context: Context) -> None:
+        """Called before a pass."""
 
     def check(self, name: str, before: Graph | None, after: Graph) -> None:
         """Called with what a pass made of a graph. What raises here has the pass left out."""
@@ -89,6 +93,19 @@ class Printing(Callback):
         lines = [f"-- after {name}: {len(graph.nodes)} tasks"]
         lines += [f"{key!r}: {node!r}" for key, node in graph.nodes.items()]
         print("\n".join(lines), file=sys.stderr)
+
+
+@dataclass
+class Checkpoint(Callback):
+    """The graph as one pass found it, and what was known then, to go on from there in another way."""
+
+    name: str
+    graph: Graph | None = None
+    context: Context | None = None
+
+    def begins(self, name: str, graph: Graph, context: Context) -> None:
+        if name == self.name:
+            self.graph, self.context = graph, context.forked(context.options)
 
 
 #: Callbacks that every rewrite of this process has, for as long as a block of :func:`watching` runs.

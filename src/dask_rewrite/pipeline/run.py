@@ -7,10 +7,8 @@ one warning that names it. If lowering itself fails, the raw graph goes to dask'
 from __future__ import annotations
 
 import logging
-import traceback
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -27,94 +25,15 @@ from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.lowering.lower import Lowering
 from dask_rewrite.lowering.sizes import OverBudget, tasks_of
-from dask_rewrite.passes.base import Pass
 from dask_rewrite.passes.context import Context
-from dask_rewrite.pipeline.callbacks import Callback, Printing, Tracing, Verifying, watchers
+from dask_rewrite.pipeline.callbacks import Callback, Checkpoint, Printing, Tracing, Verifying, watchers
 from dask_rewrite.pipeline.final_names import data_keys, settle_names
+from dask_rewrite.pipeline.one_by_one import Pipeline, warn_of
 from dask_rewrite.pipeline.selection import LAYER_PASSES, Selection, select
 from dask_rewrite.pipeline.trace import Step, Trace
-from dask_rewrite.pipeline.verify_facts import verify_thoroughly
-from dask_rewrite.remarks import Remarks, RewriteWarning
+from dask_rewrite.remarks import Remarks
 
 logger = logging.getLogger("dask_rewrite")
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """Passes in their order, and what looks on while they run.
-
-    Parameters
-    ----------
-    passes : sequence of Pass
-        Run one after the other, each over what the one before returned.
-    callbacks : sequence of Callback
-        Told before and after each.
-
-    Examples
-    --------
-    >>> graph = Graph({}, ())
-    >>> Pipeline(()).run(graph, Context()) is graph
-    True
-    """
-
-    passes: Sequence[Pass]
-    callbacks: Sequence[Callback] = ()
-
-    def run(self, graph: Graph, context: Context) -> Graph:
-        """The graph after all passes; one that fails is left out, with a warning."""
-        for each in self.passes:
-            graph = self._step(each, graph, context)
-        return graph
-
-    def _step(self, each: Pass, before: Graph, context: Context) -> Graph:
-        started = perf_counter()
-        try:
-            graph = each.run(before, context)
-            for callback in self.callbacks:
-                callback.check(each.name, before, graph)
-        except Exception as error:
-            error = _guilty_rewrite(each, before, context, error)
-            if context.options.on_error == "raise":
-                raise error
-            graph = before
-            verify(graph, external=graph.external)  # the pass may have spoilt what it was given
-            _warn(each.name, error)
-            context.remarks.failed(each.name, None, repr(error))
-            for callback in self.callbacks:
-                callback.failed(each.name, graph)
-        seconds = perf_counter() - started
-        for callback in self.callbacks:
-            callback.done(each.name, before, graph, seconds)
-        return graph
-
-
-def _guilty_rewrite(each: Pass, before: Graph, context: Context, error: Exception) -> Exception:
-    """The error, with the first single rewrite after which it comes (``rewrite.verify: rule``)."""
-    if context.options.verify != "rule":
-        return error
-
-    def failure(limit: int) -> tuple[Exception | None, Remarks]:
-        again = Context(Remarks(limit), context.options, fuse_text_keys=context.fuse_text_keys)
-        again.declared = context.declared
-        try:
-            verify_thoroughly(each.run(before, again), before)
-        except Exception as found:
-            return found, again.remarks
-        return None, again.remarks
-
-    good, bad = 0, 1
-    while failure(bad)[0] is None:
-        good, bad = bad, 2 * bad
-        if bad > 2 * len(before.nodes):
-            return error  # it does not do the same each time
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if failure(middle)[0] is None else (good, middle)
-    found, remarks = failure(bad)
-    last = next((remark for remark in reversed(remarks.kept) if remark.kind == "applied"), None)
-    if found is not None and last is not None and last.key is not None:
-        found.add_note(f"single rewrite {bad:,} of pass {each.name!r}, of task {last.key!r}")
-    return found or error
 
 
 def rewrite_tasks(
@@ -125,7 +44,7 @@ def rewrite_tasks(
     shared: bool = False,
     max_tasks: int | None = None,
     trace: Trace | None = None,
-    options: Options | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Graph | None:
     """Rewrite a raw graph to tasks.
 
@@ -144,8 +63,8 @@ def rewrite_tasks(
         Tasks above which the graph stays as it is, if they are fewer than ``rewrite.lower-limit``.
     trace : Trace, optional
         Filled in with what each pass did; measuring takes time of its own.
-    options : Options, optional
-        Instead of the current configuration: those of another plan.
+    checkpoint : Checkpoint, optional
+        Filled in, for :func:`resumed`.
 
     Returns
     -------
@@ -153,12 +72,12 @@ def rewrite_tasks(
         None if the graph stays as it is: it is larger than ``rewrite.lower-limit`` tasks, or lowering
         took longer than ``rewrite.lower-seconds``, or failed.
     """
-    options = Options.current() if options is None else options
+    options = Options.current()
     selection = select(options)
     most = options.lower_limit if max_tasks is None else min(options.lower_limit, max_tasks)
     options = replace(options, lower_limit=most)
     outputs = tuple(dict.fromkeys(flatten(keys if isinstance(keys, (list, set)) else [keys])))
-    callbacks = _callbacks(options, trace)
+    callbacks = [*_callbacks(options, trace), *([] if checkpoint is None else [checkpoint])]
     remarks = Remarks(options.bisect_limit, [each.allow for each in watchers()])
     context = Context(remarks, options, fuse_text_keys=fuse_text_keys)
     started = perf_counter()
@@ -170,11 +89,47 @@ def rewrite_tasks(
         except Exception as error:
             if options.on_error == "raise":
                 raise
-            _warn("lower", error)
+            warn_of("lower", error)
             remarks.failed("lower", None, repr(error))
             graph = None
         finally:
             context.close()
+    _report(graph, context, trace, perf_counter() - started)
+    return graph
+
+
+def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = None) -> Graph | None:
+    """Another plan for the same graph: from a checkpoint on, with other options for what comes then.
+
+    Its inner tasks may have the names of others in the first plan.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        Of the first plan.
+    options : Options
+        Those of this plan.
+    trace : Trace, optional
+        Goes on with what each pass did.
+
+    Returns
+    -------
+    Graph or None
+        None if the pass at the checkpoint finds nothing to do, or was never reached.
+    """
+    if checkpoint.graph is None or checkpoint.context is None:
+        return None
+    context, callbacks = checkpoint.context.forked(options), _callbacks(options, trace)
+    passes = select(options).passes
+    at = [each.name for each in passes].index(checkpoint.name)
+    started = perf_counter()
+    try:
+        graph = Pipeline(passes[at : at + 1], callbacks).run(checkpoint.graph, context)
+        if graph is checkpoint.graph:
+            return None
+        graph = _settled(graph, Pipeline(passes[at + 1 :], callbacks), context, trace)
+    finally:
+        context.close()
     _report(graph, context, trace, perf_counter() - started)
     return graph
 
@@ -241,13 +196,17 @@ def _lowered(
 
 
 def _run_passes(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
-    values = data_keys(graph)
-    return settle_names(_checked(graph, pipeline, context, trace), values, context.regrouped)
+    context.values = data_keys(graph)
+    return _settled(graph, pipeline, context, trace)
+
+
+def _settled(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
+    return settle_names(_checked(graph, pipeline, context, trace), context.values, context.regrouped)
 
 
 def _checked(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
     """The graph after all passes, verified; one whose result is wrong is left out."""
-    lowered = graph
+    lowered, steps = graph, 0 if trace is None else len(trace.steps)
     graph = pipeline.run(graph, context)
     if context.options.verify != "end":
         return graph
@@ -257,21 +216,11 @@ def _checked(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | 
         verify(graph, external=graph.external, limit=None if ours else NESTING_LIMIT)
     except VerificationError:  # find out which pass it was, and leave that one out
         if trace is not None:
-            del trace.steps[1:]
+            del trace.steps[steps:]
         verify(lowered, external=lowered.external)
         checked = Pipeline(pipeline.passes, [Verifying(), *pipeline.callbacks])
         return checked.run(lowered, context)
     return graph
-
-
-def _warn(name: str, error: Exception) -> None:
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    warnings.warn(
-        f"dask_rewrite: pass {name!r} failed and was left out: {error!r} "
-        f"({where.name}, line {where.lineno}); the computation goes on without it",
-        RewriteWarning,
-        stacklevel=2,
-    )
 
 
 def _report(graph: Graph | None, context: Context, trace: Trace | None, seconds: float) -> None:

@@ -31,6 +31,8 @@ class Sized:
     ----------
     keys : sequence of Key
         Names of the numbered tasks.
+    results : sequence of Result
+        What each of them gives.
     works : tuple of Work
         One, or three if there are blocks of unknown size.
     unknown : int
@@ -40,10 +42,16 @@ class Sized:
     """
 
     keys: Sequence[Key]
+    results: Sequence[Result]
     works: list[Work] = field(default_factory=list)
     unknown: int = 0
     read: int = 0
     written: int = 0
+
+    @property
+    def likely(self) -> Work:
+        """What is unknown is as large as what it is made of."""
+        return self.works[len(self.works) // 2]
 
 
 def sized(
@@ -71,9 +79,8 @@ def sized(
     keys = sorted(reachable(nodes, outputs), key=ranks.__getitem__)
     number = {key: i for i, key in enumerate(keys)}
     results = [result_of(key) for key in keys]
-    found = Sized(
-        keys, read=sum(each.read for each in results), written=sum(each.written for each in results)
-    )
+    read, written = sum([each.read for each in results]), sum([each.written for each in results])
+    found = Sized(keys, results, read=read, written=written)
     inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
     sizes = _sizes(results, inputs, found)
     views: list[tuple[int, ...]] = [

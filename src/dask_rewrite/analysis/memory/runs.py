@@ -97,7 +97,7 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     likely = courses[len(courses) // 2]
     run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
     run.read, run.written, run.unknown, run.moved = graph.read, graph.written, graph.unknown, likely.moved
-    run.floor = _floor(graph.works[0])
+    run.floor = floor_of(graph.works[0])
     if likely.held:
         run.at = (likely.at + 1) / len(likely.held)
         run.standing = _standing(graph, likely, workers > 0)
@@ -105,7 +105,7 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     return run
 
 
-def _floor(work: Work) -> int:
+def floor_of(work: Work) -> int:
     """Most bytes that one task alone needs and makes."""
     owned, views, given = work.owned, work.views, work.given
     floor = 0
@@ -125,7 +125,7 @@ def _course(work: Work, threads: int, workers: int) -> Course:
 
 def _standing(graph: Sized, course: Course, cluster: bool) -> list[Standing]:
     """What is held at the peak, by kind and by who needs it last."""
-    work = graph.works[len(graph.works) // 2]
+    work = graph.likely
     sizes = work.nbytes if cluster else work.owned
     kinds: dict[tuple[str, str], list[int]] = {}
     for task in course.ended[: course.at + 1]:

@@ -1,0 +1,124 @@
+"""Plans under a limit: which are made and simulated, and under which names they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import dask_rewrite
+from dask_rewrite.analysis.memory import graphs
+from dask_rewrite.graph.names import unmarked
+from dask_rewrite.passes import reread
+from helpers import switched_on
+
+#: Blocks of 160 kB.
+ROWS, LENGTH = 24, 20_000
+BLOCK = 8 * LENGTH
+
+
+def drawn() -> da.Array:
+    return da.random.default_rng(1).random((ROWS, LENGTH), chunks=(1, LENGTH))
+
+
+def anomaly() -> da.Array:
+    """Reading again holds a few blocks, where otherwise all of them wait."""
+    x = drawn()
+    return abs(x - x.mean(axis=0)).max()
+
+
+def opaque() -> da.Array:
+    """All blocks wait, and nobody knows whether they may be made again."""
+    x = drawn().map_blocks(lambda block: block * 1, dtype="f8")
+    return abs(x - x.mean(axis=0)).max()
+
+
+def gathered() -> da.Array:
+    """All of it is asked for."""
+    return drawn() * 2
+
+
+class Counted:
+    """How often something was called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
+        self.calls = 0
+        original = getattr(where, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, counting)
+
+
+def sent(limit: int | None, *collections: Any) -> dict[Any, Any]:
+    how = {"rewrite.memory-limit": limit, "num_workers": 2, "scheduler": "threads"}
+    with switched_on(), dask.config.set(how):
+        return dict(dask.base.collections_to_expr(collections).optimize().__dask_graph__())
+
+
+@pytest.mark.parametrize(
+    ("program", "blocks", "simulated", "reread_runs", "warns"),
+    [
+        (anomaly, 100, 1, 1, False),  # it fits: reread looks, and may do nothing
+        (anomaly, 8, 2, 2, False),  # one at a time holds as much: the blocks are read again
+        (opaque, 8, 1, 3, True),  # nothing is to be read again: that is no other plan
+        (gathered, 12, 1, 1, True),  # every plan holds what is asked for
+    ],
+    ids=["fits", "read again", "cannot be read again", "asked for"],
+)
+def test_plans_that_cannot_help_are_not_simulated(
+    program: Callable[[], da.Array],
+    blocks: int,
+    simulated: int,
+    reread_runs: int,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    sizes = Counted(monkeypatch, graphs, "sized")
+    passes = Counted(monkeypatch, reread.Reread, "run")
+    sent(blocks * BLOCK, program())
+    assert (sizes.calls, passes.calls) == (simulated, reread_runs)
+    assert bool(recwarn) is warns
+
+
+def test_names_say_what_a_task_waits_for() -> None:
+    """A scheduler may know the same tasks from another plan."""
+    made = anomaly()
+    plans = [sent(limit, made) for limit in (None, 8 * BLOCK, 9 * BLOCK)]
+    for i, plan in enumerate(plans):
+        for other in plans[:i]:
+            shared = [key for key in plan.keys() & other.keys() if key not in made.__dask_keys__()]
+            assert not any(plan[key].dependencies or other[key].dependencies for key in shared)
+            names = [key[0] if type(key) is tuple else key for key in shared]
+            assert all(unmarked(name) == name for name in names)
+    assert plans[1].keys() == sent(8 * BLOCK, made).keys()
+
+
+def test_it_is_explained_as_it_is_sent() -> None:
+    made = anomaly()
+    with dask.config.set({"rewrite.memory-limit": 8 * BLOCK, "num_workers": 2}):
+        with switched_on():
+            found = dask_rewrite.explain(made)
+        names = [step.name for step in found.steps]
+        assert len(names) == len(set(names))
+        assert names.index("lower") < names.index("reread") < names.index("stream")
+        assert [each for each in found.remarks if each.rule == "reread" and each.kind == "applied"]
+
+
+def test_the_answer_is_the_same(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).random((ROWS, 100, 50))
+    da.from_array(data, chunks=(1, -1, -1)).to_zarr(str(tmp_path / "x.zarr"))
+    x = da.from_zarr(str(tmp_path / "x.zarr"))
+    made = abs(x - x.mean(axis=0)).max(), (x - x.mean(axis=0)).std()
+    with switched_on(), dask.config.set(num_workers=2, scheduler="threads"):
+        expected = dask.compute(*made)
+        with dask.config.set({"rewrite.memory-limit": x.nbytes // 3}):
+            assert dask.compute(*made) == expected
