@@ -19,6 +19,8 @@ from hypothesis import given, settings
 
 from analysis.facts_cases import FORMS, NUMBERS, Run, check, made
 from array_programs import COUNTING, MAKING, MOVING, matrix, values
+from dask_rewrite.analysis import evaluate
+from dask_rewrite.analysis.fact_cache import signature
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge import Fact
 from random_programs import programs
@@ -343,3 +345,25 @@ def test_a_seed_shows_in_a_fact_by_its_type_only() -> None:
     assert facts.of("c") is facts.of("d")
     assert facts.of("c") == Fact((2,), np.dtype("i8"))
     assert facts.of("e") is None
+
+
+def test_one_of_many_results_is_found_without_comparing_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or each of the n tasks that take one result would look at all n."""
+    rows = [Task(None, np.mean, TaskRef("x")) for _ in range(100)]
+    nodes: dict[Any, GraphNode] = {"x": DataNode("x", np.ones((2, 3))), "rows": List(*rows)}
+    for row in range(100):
+        nodes["one", row] = Task(("one", row), operator.getitem, TaskRef("rows"), row)
+    lists = 0
+
+    def counting(value: Any) -> Any:
+        nonlocal lists
+        lists += type(value) is list
+        return signature(value)
+
+    monkeypatch.setattr(evaluate, "signature", counting)
+    facts = Facts(nodes.get)
+    found = {facts.of(("one", row)) for row in range(100)}
+    assert found == {facts.of_node(rows[0])} != {None}
+    assert not lists
+    beyond = Task("y", operator.getitem, TaskRef("rows"), 100)
+    assert facts.of_node(beyond) is None

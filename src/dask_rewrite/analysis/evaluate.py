@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
@@ -116,6 +117,8 @@ class Evaluator:
         function = self.functions.of(func, function_of)
         if function.is_special and (found := self._special(task, env)) is not NOTHING:
             return found
+        if func is operator.getitem and (found := _element(task.args, env)) is not NOTHING:
+            return found
         args = []
         call: list[Any] = [function.number]
         is_compared = function.number is not None
@@ -191,3 +194,12 @@ class Evaluator:
                 return UNKNOWN
             state = {name: self.of(value, state) for name, value in body.kwargs.items()}
         return self.of(bodies[-1], state)
+
+
+def _element(args: Sequence[Any], env: Mapping[Any, Any]) -> Any:
+    """One of many results, without a look at the others; `NOTHING` for any other item."""
+    if len(args) == 2 and type(args[1]) is int and type(args[0]) is TaskRef:
+        values = env.get(args[0].key)
+        if type(values) is list and 0 <= args[1] < len(values):
+            return values[args[1]]
+    return NOTHING
