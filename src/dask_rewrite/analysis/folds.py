@@ -18,6 +18,8 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, _identity_cast
 from dask._task_spec import Tuple as TupleNode
 from dask.array import chunk, reductions
+from dask.array.core import _concatenate2
+from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -87,6 +89,18 @@ COMBINING: dict[Any, Kind] = {
     ),
     **dict.fromkeys((of_dask(reductions, "chunk_max"), of_dask(reductions, "chunk_min")), "extreme"),
 }
+
+
+def reducing(func: Any) -> Any:
+    """What a combining function of dask's calls: on its blocks, or on these put together first, if composed.
+
+    None where a composed function does something else.
+    """
+    if type(func) is not functoolz.Compose:
+        return func
+    first: Any = func.first
+    joins = type(first) is functools.partial and first.func is _concatenate2 and len(func.funcs) == 1
+    return func.funcs[0] if joins else None
 
 
 class Fold(NamedTuple):

@@ -6,17 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.graph.nodes import dependencies_of, func_of
+
 Nodes = dict[Key, GraphNode]
 Consumers = Mapping[Key, Sequence[Key]]
-
-_dependencies = attrgetter("_dependencies")
-_func = attrgetter("func")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ def count_users(nodes: Mapping[Key, GraphNode]) -> Counter[Key]:
     >>> count_users({"y": Task("y", abs, TaskRef("x"))})["x"]
     1
     """
-    return Counter(chain.from_iterable(map(_dependencies, nodes.values())))
+    return Counter(chain.from_iterable(map(dependencies_of, nodes.values())))
 
 
 def by_function(nodes: Mapping[Key, GraphNode]) -> dict[int, list[Task]]:
@@ -135,7 +133,7 @@ def by_function(nodes: Mapping[Key, GraphNode]) -> dict[int, list[Task]]:
     """
     called: defaultdict[int, list[Task]] = defaultdict(list)
     tasks = [node for node in nodes.values() if type(node) is Task]
-    for func, task in zip(map(id, map(_func, tasks)), tasks):
+    for func, task in zip(map(id, map(func_of, tasks)), tasks):
         called[func].append(task)
     return dict(called)
 

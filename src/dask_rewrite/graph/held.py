@@ -16,6 +16,7 @@ from functools import partial, reduce
 from typing import Any
 
 import cloudpickle
+from dask.tokenize import normalize_token
 
 
 class Held:
@@ -62,8 +63,6 @@ class Held:
         return partial, (pickle.loads, payload_of(self.value, self.holes))
 
     def __dask_tokenize__(self) -> Any:
-        from dask.tokenize import normalize_token
-
         return "Held", normalize_token(self.value)
 
     def __repr__(self) -> str:
@@ -90,8 +89,6 @@ class Own:
         return tuple, ()
 
     def __dask_tokenize__(self) -> Any:
-        from dask.tokenize import normalize_token
-
         return "Own", normalize_token(self.value)
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter
 from types import MethodType
 from typing import Any
 
@@ -13,7 +12,7 @@ from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 from dask.typing import Key
 
 from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
-from dask_rewrite.graph.nodes import GATHERING
+from dask_rewrite.graph.nodes import GATHERING, args_of, func_of, kwargs_of
 
 #: Types of arguments in which no task nests.
 _FLAT = frozenset([TaskRef, int, float, str, bool, type(None), slice, tuple, np.ndarray, np.dtype, type])
@@ -22,10 +21,6 @@ _FLAT = frozenset([TaskRef, int, float, str, bool, type(None), slice, tuple, np.
 #: Tasks nested deeper than this are refused. Passes keep to about half of it; pickle and the
 #: interpreter give up at three times it.
 NESTING_LIMIT = 64
-
-_get_func = attrgetter("func")
-_get_args = attrgetter("args")
-_get_kwargs = attrgetter("kwargs")
 
 
 def check_depth(node: object, limit: int) -> bool:
@@ -68,8 +63,8 @@ def nested_in(tasks: Sequence[Task]) -> Sequence[Task]:
     Tasks hide in arguments, as the object of a bound method (``template.__call__``), and in the inner
     graph of dask's own fused tasks.
     """
-    arguments = list(chain.from_iterable(map(_get_args, tasks)))
-    arguments += chain.from_iterable(map(dict.values, filter(None, map(_get_kwargs, tasks))))
+    arguments = list(chain.from_iterable(map(args_of, tasks)))
+    arguments += chain.from_iterable(map(dict.values, filter(None, map(kwargs_of, tasks))))
     kinds = set(map(type, arguments))
     nested = {kind for kind in kinds if issubclass(kind, Task)}
     found: list[Task] = []
@@ -79,8 +74,8 @@ def nested_in(tasks: Sequence[Task]) -> Sequence[Task]:
         found = [item for item in arguments if type(item) in nested]
     if MethodType in kinds:
         found += _owners([item for item in arguments if type(item) is MethodType])
-    if MethodType in set(map(type, map(_get_func, tasks))):
-        found += _owners(list(map(_get_func, tasks)))
+    if MethodType in set(map(type, map(func_of, tasks))):
+        found += _owners(list(map(func_of, tasks)))
     if dict in kinds:
         for task in tasks:
             if task.func is _execute_subgraph:

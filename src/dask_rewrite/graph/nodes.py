@@ -5,11 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from dask._task_spec import Alias, Dict, GraphNode, List, NestedContainer, Task, TaskRef, _identity_cast
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _identity_cast,
+)
 from dask.typing import Key
 from toolz import identity
 from toolz.functoolz import Compose
@@ -18,6 +29,11 @@ Deps: TypeAlias = frozenset[Key]
 
 #: Kinds of callables that are never awaited; to inspect a `Compose` takes half a millisecond.
 _NO_COROUTINES = frozenset([BuiltinFunctionType, np.ufunc, Compose])
+
+#: What nodes consist of, to be mapped over many of them.
+args_of, func_of, key_of = attrgetter("args"), attrgetter("func"), attrgetter("key")
+kwargs_of, producer_of = attrgetter("kwargs"), attrgetter("_data_producer")
+dependencies_of, value_of = attrgetter("_dependencies"), attrgetter("value")
 
 NO_DEPS: Deps = frozenset()
 NO_KWARGS: dict[str, Any] = {}
@@ -113,6 +129,11 @@ def list_of(items: Sequence[Any]) -> List:
     return cast(List, make_container(_NO_ITEMS, tuple(items), needs_of(items)))
 
 
+def is_array(node: GraphNode | None) -> bool:
+    """Whether a node is an array at hand."""
+    return type(node) is DataNode and type(node.value) is np.ndarray
+
+
 def call_with_dict(
     key: Key, funcs: tuple[Any, ...], inputs: dict[str, Any], deps: Deps, producer: bool
 ) -> Task:
@@ -150,13 +171,9 @@ def renamed(node: GraphNode, key: Key) -> GraphNode:
 
 def children(node: Task) -> Iterator[GraphNode | TaskRef]:
     """Nodes and references that stand directly in a task's arguments."""
-    for arg in node.args:
+    for arg in (*node.args, *node.kwargs.values()):
         if isinstance(arg, (GraphNode, TaskRef)):
             yield arg
-    if node.kwargs:
-        for arg in node.kwargs.values():
-            if isinstance(arg, (GraphNode, TaskRef)):
-                yield arg
 
 
 def count_references(node: GraphNode, key: Key) -> int:

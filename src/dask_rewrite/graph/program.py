@@ -12,10 +12,11 @@ from heapq import heappop, heappush
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias
 
-from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, Task, TaskRef
+from dask.typing import Key
 from toolz import pipe
 
-from dask_rewrite.graph.nodes import GATHERING, NO_DEPS, NO_KWARGS, make_task, nameless
+from dask_rewrite.graph.nodes import GATHERING, NO_KWARGS, call_with_dict, make_task, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 
 #: What is compared with ``==`` when two steps are the same; all else by identity.
@@ -86,6 +87,40 @@ def straight_line(
             call = interned[same] = step.__call__  # one object a step: pickled once
         functions.append(call)
     return (pipe, *functions)
+
+
+def program_task(key: Key, steps: Sequence[Step], producer: bool) -> Task:
+    """A program as a task, which is given the blocks that its steps refer to and none of them makes.
+
+    Examples
+    --------
+    >>> steps = [("a", operation(abs, (TaskRef("x"),))), ("b", operation(max, (TaskRef("a"), 2)))]
+    >>> task = program_task("y", steps, False)
+    >>> task({"x": -3}), sorted(task.dependencies)
+    (3, ['x'])
+    """
+    values = frozenset([value for value, _ in steps])
+    inputs: dict[Any, str] = {}
+    for _, expression in steps:
+        for dep in sorted(expression._dependencies - values, key=str):
+            inputs.setdefault(dep, f"x{len(inputs)}")
+    given = {name: TaskRef(dep) for dep, name in inputs.items()}
+    return call_with_dict(key, straight_line(steps, inputs), given, frozenset(inputs), producer)
+
+
+class Programs(dict[Hashable, tuple[Any, ...]]):
+    """Programs made before, by what they do: blocks share one."""
+
+    def of(
+        self, steps: Sequence[Step], inputs: Mapping[Any, str], shapes: Sequence[Shape]
+    ) -> tuple[Any, ...]:
+        """The functions of a program, see :func:`straight_line`."""
+        place = {**inputs, **{value: i for i, (value, _) in enumerate(steps)}}
+        alike = tuple([(shape, *[place[value] for value in used]) for shape, used in shapes])
+        functions = self.get(alike)
+        if functions is None:
+            functions = self[alike] = straight_line(steps, inputs, shapes)
+        return functions
 
 
 def _lifetimes(steps: Sequence[Step]) -> tuple[dict[Hashable, int], dict[int, list[Hashable]]]:
@@ -200,10 +235,4 @@ def operation(func: Any, args: Sequence[Any], kwargs: dict[str, Any] = NO_KWARGS
     >>> sorted(operation(max, (TaskRef("a"), operation(abs, (TaskRef("b"),)))).dependencies)
     ['a', 'b']
     """
-    deps = NO_DEPS
-    for arg in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(arg, TaskRef):
-            deps = deps | {arg.key}
-        elif isinstance(arg, GraphNode):
-            deps = deps | arg.dependencies
-    return make_task(None, func, tuple(args), kwargs, deps)
+    return make_task(None, func, tuple(args), kwargs, needs_of((*args, *kwargs.values()) if kwargs else args))

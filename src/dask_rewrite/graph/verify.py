@@ -14,16 +14,15 @@ from operator import attrgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import GraphNode, NestedContainer, Task
 
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nested_in, tasks_in
+from dask_rewrite.graph.nodes import dependencies_of, key_of, needs_of
 
 if TYPE_CHECKING:
     from dask.typing import Key
 
     from dask_rewrite.graph.graph import Graph
-
-_get_key = attrgetter("key")
 
 
 class VerificationError(Exception):
@@ -101,7 +100,7 @@ def _check_nodes(nodes: Mapping[Key, GraphNode]) -> None:
     if foreign := {kind for kind in set(map(type, nodes.values())) if not issubclass(kind, GraphNode)}:
         key, node = next((key, node) for key, node in nodes.items() if type(node) in foreign)
         raise VerificationError(f"{key!r} holds a {type(node).__name__}, not a dask graph node", key)
-    if list(map(_get_key, nodes.values())) != list(nodes):
+    if list(map(key_of, nodes.values())) != list(nodes):
         key, node = next((key, node) for key, node in nodes.items() if node.key != key)
         raise VerificationError(f"task {key!r} believes that its key is {node.key!r}", key)
 
@@ -153,13 +152,7 @@ def _check_references(key: Key, node: GraphNode) -> None:
         stack += nested_in(tasks_in([task]))
         if type(task) is not Task and not isinstance(task, NestedContainer):
             continue  # a class that may have its own idea of what it depends on
-        held: set[Key] = set()
-        for item in chain(task.args, task.kwargs.values()):
-            if isinstance(item, TaskRef):
-                held.add(item.key)
-            elif isinstance(item, GraphNode):
-                held |= item.dependencies
-        if odd := held ^ task.dependencies:
+        if odd := needs_of(chain(task.args, task.kwargs.values())) ^ task.dependencies:
             raise VerificationError(
                 f"task {key!r} states other dependencies than it holds: {_some(odd)}", key
             )
@@ -189,7 +182,7 @@ def _dependencies(nodes: Collection[GraphNode]) -> Iterable[frozenset[Key]]:
     """The dependencies of each node: from the slot if no class overrides it, as a property costs a call."""
     plain = GraphNode.dependencies
     if all(getattr(kind, "dependencies", None) is plain for kind in set(map(type, nodes))):
-        return map(attrgetter("_dependencies"), nodes)
+        return map(dependencies_of, nodes)
     return map(attrgetter("dependencies"), nodes)
 
 

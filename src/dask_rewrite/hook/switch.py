@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
-from types import TracebackType
 from typing import Any, ClassVar, cast
 
 import dask.config
@@ -65,9 +64,7 @@ class enable:
         self._switch_on()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _remove(self._set)
         if self._set:
             unwatch()

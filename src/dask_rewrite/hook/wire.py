@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain, compress, islice
-from operator import attrgetter, is_not, itemgetter
+from operator import is_not, itemgetter
 from time import perf_counter
 from timeit import timeit
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from dask._task_spec import TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.collector import collector_paused
+from dask_rewrite.graph.nodes import key_of
 from dask_rewrite.hook.wire_columns import Columns, signatures
 from dask_rewrite.hook.wire_numbers import Call
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
@@ -95,7 +96,7 @@ def _names(keys: list[Key], nodes: list[Any]) -> list[Any]:
     if None in names:
         own = [name is not None and node.key == key for name, key, node in zip(names, keys, nodes)]
         return [name if is_own else None for name, is_own in zip(names, own)]
-    other = map(is_not, keys, map(attrgetter("key"), nodes))
+    other = map(is_not, keys, map(key_of, nodes))
     for row in compress(range(len(keys)), other):
         if nodes[row].key != keys[row]:
             names[row] = None

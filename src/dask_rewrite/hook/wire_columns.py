@@ -20,6 +20,7 @@ from dask._task_spec import Alias, DataNode, Dict, List, NestedContainer, Set, T
 from dask.typing import Key
 from dask.utils import apply
 
+from dask_rewrite.graph.nodes import args_of, func_of, key_of, kwargs_of, producer_of, value_of
 from dask_rewrite.hook.wire_arrays import stacked
 from dask_rewrite.hook.wire_numbers import Call, Constant, Numbers, integers, item_of
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
@@ -29,8 +30,6 @@ DEEPEST = 40
 
 _CONTAINERS = frozenset([List, Tuple, Set, Dict])
 NODES = frozenset([Task, Alias, DataNode])
-_key, _func, _args = attrgetter("key"), attrgetter("func"), attrgetter("args")
-_kwargs, _producer = attrgetter("kwargs"), attrgetter("_data_producer")
 
 
 class _Positions(dict[Key, int]):
@@ -95,7 +94,7 @@ class Columns:
 
     def _simple(self, kind: type, cells: Sequence[Any]) -> Any:
         if kind is TaskRef:
-            rows = self._rows(list(map(_key, cells)))
+            rows = self._rows(list(map(key_of, cells)))
             return Constant(cells[0]) if type(rows) is Constant else Call(map, (self._ref_at, rows))
         if kind is int:
             return integers(cells)
@@ -118,7 +117,7 @@ class Columns:
             names = signatures(cells)
             if names.count(names[0]) < len(names):
                 return self._split(cells, names, depth)
-            return self.nodes(cells, self.column(list(map(_key, cells)), depth + 1), depth)
+            return self.nodes(cells, self.column(list(map(key_of, cells)), depth + 1), depth)
         if kind in _CONTAINERS:
             return self._containers(kind, cells, depth)
         if kind is tuple or (kind is list and unique):  # a list that is shared stays shared
@@ -150,12 +149,12 @@ class Columns:
             targets = self._rows(list(map(attrgetter("target"), cells)))
             return Call(map, (Alias, keys, Call(map, (self._key_at, targets))))
         if kind is DataNode:
-            return Call(map, (DataNode, keys, self.column(list(map(attrgetter("value"), cells)), depth + 1)))
+            return Call(map, (DataNode, keys, self.column(list(map(value_of, cells)), depth + 1)))
         first = cells[0]
-        args = self._transposed(map(_args, cells), depth)
+        args = self._transposed(map(args_of, cells), depth)
         named: list[Any] = []
         if first.kwargs:
-            options = list(map(_kwargs, cells))
+            options = list(map(kwargs_of, cells))
             if all(map(is_, options, repeat(first.kwargs))):
                 named = [Constant(self.value(option)) for option in first.kwargs.values()]
             else:
@@ -240,8 +239,8 @@ def signatures(nodes: Sequence[Any]) -> list[Any]:
     """What nodes have in common that go into the same columns; None for what is no node of dask's own."""
     kinds = list(map(type, nodes))
     if kinds.count(Task) == len(kinds):  # the same as below, without a step in Python for each
-        shapes = (map(id, map(_func, nodes)), map(len, map(_args, nodes)), map(_producer, nodes))
-        return list(zip(*shapes, map(tuple, map(_kwargs, nodes))))
+        shapes = (map(id, map(func_of, nodes)), map(len, map(args_of, nodes)), map(producer_of, nodes))
+        return list(zip(*shapes, map(tuple, map(kwargs_of, nodes))))
     return [
         (id(node.func), len(node.args), node._data_producer, tuple(node.kwargs))
         if kind is Task

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nodes import dependencies_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Replacement, Site
 
@@ -25,9 +25,6 @@ class Missed:
     """A rule nearly applied: becomes a remark with this reason."""
 
     reason: str
-
-
-_dependencies = attrgetter("_dependencies")
 
 
 class Rule(Protocol):
@@ -93,7 +90,7 @@ class Rules:
         nodes = graph.nodes
         for rule in self.rules:
             if (above := getattr(rule, "inputs_above", None)) is not None:
-                if max(map(len, map(_dependencies, nodes.values())), default=0) > above:
+                if max(map(len, map(dependencies_of, nodes.values())), default=0) > above:
                     found.update(dict.fromkeys([k for k, t in nodes.items() if len(t._dependencies) > above]))
                 continue
             anchors = frozenset(map(id, rule.anchors))

@@ -12,8 +12,8 @@ from dask.typing import Key
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.config import Options
-from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, by_function, consumers_of, count_users
+from dask_rewrite.graph.by_identity import ByIdentity, Found
+from dask_rewrite.graph.graph import Graph, Nodes, by_function, consumers_of, count_users
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
@@ -57,9 +57,7 @@ class Context:
         self.leftovers = True  #: there may be tasks that no output needs
         self.values: Set[Key] = frozenset()  #: values that stood in the raw graph
         self._facts: Facts | None = None
-        self._users: tuple[object, Mapping[Key, int]] = (None, {})
-        self._consumers: tuple[object, dict[Key, list[Key]]] = (None, {})
-        self._called: tuple[object, Mapping[int, Sequence[Task]]] = (None, {})
+        self._counted: dict[Callable[..., Any], tuple[object, Any]] = {}  # nodes, and what was counted
 
     def forked(self, options: Options) -> Context:
         """The same for another plan that goes on from here: neither sees what becomes of the other."""
@@ -85,21 +83,22 @@ class Context:
 
     def users(self, graph: Graph) -> Mapping[Key, int]:
         """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
-        if self._users[0] is not graph.nodes:
-            self._users = (graph.nodes, count_users(graph.nodes))
-        return self._users[1]
+        return self._count(count_users, graph)
 
     def consumers(self, graph: Graph) -> dict[Key, list[Key]]:
         """The tasks that use each key; who changes that makes a copy."""
-        if self._consumers[0] is not graph.nodes:
-            self._consumers = (graph.nodes, consumers_of(graph.nodes))
-        return self._consumers[1]
+        return self._count(consumers_of, graph)
 
     def by_function(self, graph: Graph) -> Mapping[int, Sequence[Task]]:
         """The tasks that call each function, which are told apart by identity."""
-        if self._called[0] is not graph.nodes:
-            self._called = (graph.nodes, by_function(graph.nodes))
-        return self._called[1]
+        return self._count(by_function, graph)
+
+    def _count(self, count: Callable[[Nodes], Found], graph: Graph) -> Found:
+        """What is counted of the nodes of a graph, anew where these are not those of before."""
+        if self._counted.get(count, (None,))[0] is not graph.nodes:
+            self._counted[count] = (graph.nodes, count(graph.nodes))
+        found: Found = self._counted[count][1]
+        return found
 
     def calling(self, graph: Graph, functions: Collection[int]) -> list[Task]:
         """The tasks that call one of these functions, one function after the other.
@@ -115,4 +114,4 @@ class Context:
             self._facts.close()
             self._facts = None
         self.declared = None
-        self._users, self._called, self._consumers = (None, {}), (None, {}), (None, {})
+        self._counted.clear()

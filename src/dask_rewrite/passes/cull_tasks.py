@@ -20,7 +20,6 @@ class Sweep:
     name: ClassVar[str] = "sweep"
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        remarks = context.remarks
         if not context.leftovers:
             return graph
         nodes = graph.nodes
@@ -29,5 +28,5 @@ class Sweep:
             return graph
         seen = reachable(nodes, graph.outputs)
         unused = len(nodes) - len(seen)
-        remarks.applied(self.name, None, f"unreachable tasks: {unused}", unused)
+        context.remarks.applied(self.name, None, f"unreachable tasks: {unused}", unused)
         return graph.with_nodes({key: node for key, node in nodes.items() if key in seen})

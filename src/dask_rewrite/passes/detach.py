@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,17 +13,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.array.chunk import getitem, topk
+from dask.array.chunk import topk
 from dask.array.core import finalize
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import make_task, nameless
+from dask_rewrite.graph.nodes import is_array, make_task, nameless
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
-_GETITEMS = frozenset(map(id, (getitem, operator.getitem)))
 #: All slices of a block together are at most one part in so many of it.
 _PART = 2
 #: Views of views that are followed to what has the memory.
@@ -52,7 +51,7 @@ class Detach:
     def run(self, graph: Graph, context: Context) -> Graph:
         largest = [tasks for tasks in context.by_function(graph).values() if _is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
-        for task in context.calling(graph, _GETITEMS):
+        for task in context.calling(graph, GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
                 slices[task.args[0].key].append(task)
         if not slices and not largest:
@@ -128,7 +127,7 @@ def _has_memory(block: Key, site: Site) -> bool:
             return False
         if site.effect(block) != "view":
             return True
-        if any(type(dep) is DataNode and type(dep.value) is np.ndarray for dep in _below(node, site)):
+        if any(is_array(site.node(dep)) for dep in node._dependencies):
             return False
         if len(node._dependencies) != 1:
             return True
@@ -143,10 +142,6 @@ def _gathers(user: Key, site: Site) -> bool:
     if not site.wanted(user):
         return False
     return getattr(site.node(user), "func", None) is finalize or site.effect(user) == "view"
-
-
-def _below(node: Task, site: Site) -> list[Any]:
-    return [site.node(dep) for dep in node._dependencies]
 
 
 def _with(func: Any, task: Task) -> Task:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
@@ -16,7 +16,7 @@ from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import Deps, call_with_dict, children, under
-from dask_rewrite.graph.program import Step, shape_of, straight_line
+from dask_rewrite.graph.program import Programs, Step, shape_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import JOINS
@@ -56,7 +56,6 @@ class FuseChains:
         return with_own_data(self._fused(graph, context), context, self.name)
 
     def _fused(self, graph: Graph, context: Context) -> Graph:
-        remarks = context.remarks
         graph = without_aliases(graph)
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
@@ -66,12 +65,12 @@ class FuseChains:
             return graph
         nodes = dict(graph.nodes)
         together = dict(graph.annotations)
-        programs: _Programs = {}
+        programs = Programs()
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
         for top in [key for key in links if key not in absorbed]:
             for chain in self._cut(_chain(top, links), links):
-                if not remarks.allow(self.name, chain[0]):
+                if not context.remarks.allow(self.name, chain[0]):
                     continue
                 for key in chain:
                     if key not in depths:
@@ -90,7 +89,7 @@ class FuseChains:
                 fused += len(chain) - 1
         if not fused:
             return graph
-        remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
+        context.remarks.applied(self.name, None, f"tasks into their consumers: {fused}", fused)
         return replace(graph, annotations=together).with_nodes(nodes)
 
     def _links(
@@ -158,7 +157,7 @@ class FuseChains:
         chain: list[Key],
         nodes: Mapping[Key, GraphNode],
         depths: Mapping[Key, int],
-        programs: _Programs,
+        programs: Programs,
         nests: bool,
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
@@ -210,11 +209,7 @@ def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, 
     return []
 
 
-#: Programs made before, by the shape of their chains: blocks share one.
-_Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
-
-
-def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: _Programs) -> Task:
+def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: Programs) -> Task:
     incoming: dict[Key, Any] = {}  # what the program is given
     steps: list[Step] = []
     for key, task in zip(reversed(chain), reversed(tasks)):
@@ -223,16 +218,12 @@ def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, progra
         else:  # data comes in from outside, so that blocks can share the program
             incoming[key] = task
     shapes = [shape_of(task) for _, task in steps]
-    own = {key: i for i, (key, _) in enumerate(steps)}
+    own = {key for key, _ in steps}
     for key in concat([used for _, used in shapes]):
         if key not in own and key not in incoming:
             incoming[key] = TaskRef(key)
     names: dict[Any, str] = {key: f"x{i}" for i, key in enumerate(incoming)}
-    place = {**names, **own}
-    alike = tuple([(shape, *[place[key] for key in used]) for shape, used in shapes])
-    functions = programs.get(alike)
-    if functions is None:
-        functions = programs[alike] = straight_line(steps, names, shapes)
+    functions = programs.of(steps, names, shapes)
     deps = frozenset([key for key, value in incoming.items() if isinstance(value, TaskRef)])
     inputs = dict(zip(names.values(), incoming.values()))
     return call_with_dict(chain[0], functions, inputs, deps, producer)

@@ -12,7 +12,7 @@ from dask.array.chunk import getitem
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.array.optimization import GETTERS, fuse_slice
 
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, needs_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Replacement, Site
 
@@ -76,17 +76,13 @@ class FuseSlices:
         args: tuple[Any, ...] = (source, index)
         if func is not getitem and not (asarray and not inner.lock):
             args = (*args, asarray, inner.lock)
-        deps = _depends(inner.source)
         producer = task.data_producer or below.data_producer
-        return {task.key: make_task(task.key, func, args, NO_KWARGS, deps, producer)}
+        return {task.key: make_task(task.key, func, args, NO_KWARGS, needs_of((source,)), producer)}
 
 
 def _getter(node: GraphNode) -> _Getter | None:
     if type(node) is not Task:
         return None
-    if len(node.args) == 2 and not node.kwargs:
-        source, index = [arg.value if type(arg) is DataNode else arg for arg in node.args]
-        return _Getter(node.func, source, index, node.func is not getitem, None)
     if not node.kwargs.keys() <= {"asarray", "lock"}:
         return None
     args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
@@ -121,9 +117,3 @@ def _composable(inner: _Getter, outer: _Getter) -> bool:
     return not (
         inner.func is getter_nofancy and (isinstance(outer.index, fancy) or isinstance(inner.index, fancy))
     )
-
-
-def _depends(source: Any) -> frozenset[Any]:
-    if isinstance(source, TaskRef):
-        return frozenset((source.key,))
-    return source.dependencies if isinstance(source, GraphNode) else frozenset()

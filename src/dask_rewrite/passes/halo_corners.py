@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, TypeAlias
 
 from dask._task_spec import GraphNode, Task, TaskRef, _identity_cast
-from dask.array.chunk import getitem
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
@@ -20,13 +18,12 @@ from dask_rewrite.graph.nodes import children, may_move
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
 #: Start, stop and step of each axis.
 Index: TypeAlias = tuple[tuple[Any, Any, Any], ...]
 
-_GETITEMS: tuple[Callable[..., Any], ...] = (getitem, operator.getitem)
-_IDS = frozenset(map(id, _GETITEMS))
 _SLICES = frozenset([slice])
 _ALL = (None, None, None)
 
@@ -50,7 +47,6 @@ class HaloCorners:
     max_bytes: int = 65_536
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        remarks = context.remarks
         site = Site(graph, context)
         slices = self._slices_by_block(graph, context, site)
         if not slices:
@@ -66,7 +62,7 @@ class HaloCorners:
                 consumer = takers.consumer(key) if edge is not None else None
                 if edge is None or consumer is None or not self._worth_it(kept[edge], index, site):
                     kept[index] = key
-                elif remarks.allow(self.name, key):
+                elif context.remarks.allow(self.name, key):
                     cuts[key] = _cut(graph.nodes[key], kept[edge], index, edge)
                     consumers.setdefault(consumer, []).append(key)
         if not cuts:
@@ -74,13 +70,13 @@ class HaloCorners:
         nodes = {key: node for key, node in graph.nodes.items() if key not in cuts}
         for consumer, corners in consumers.items():
             nodes[consumer] = with_values(nodes[consumer], {key: cuts[key] for key in corners})
-        remarks.applied(self.name, None, f"corners cut from edges: {len(cuts)}", len(cuts))
+        context.remarks.applied(self.name, None, f"corners cut from edges: {len(cuts)}", len(cuts))
         return graph.with_nodes(nodes)
 
     def _slices_by_block(self, graph: Graph, context: Context, site: Site) -> dict[Key, dict[Index, Key]]:
         """By block, its slices along two or more axes; blocks of which one is part of another."""
         by_block: defaultdict[Key, list[Task]] = defaultdict(list)
-        for task in context.calling(graph, _IDS):
+        for task in context.calling(graph, GETITEMS):
             if task.args and type(task.args[0]) is TaskRef:
                 by_block[task.args[0].key].append(task)
         found: dict[Key, dict[Index, Key]] = {}
@@ -135,7 +131,7 @@ class _Takers:
 
 def _taken_once(node: GraphNode) -> Mapping[Key, Task]:
     """What a task refers to once, and the call inside of it that this is an argument of, perhaps in lists."""
-    if type(node) is not Task or id(node.func) in _IDS or not may_move(node.func):
+    if type(node) is not Task or id(node.func) in GETITEMS or not may_move(node.func):
         return {}
     takers: dict[Key, Task] = {}
     again: set[Key] = set()

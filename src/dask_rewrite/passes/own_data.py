@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-from dask._task_spec import DataNode, Task
+from typing import Any
+
+from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes
-from dask_rewrite.graph.nodes import under
+from dask_rewrite.graph.nodes import is_array, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
@@ -34,10 +35,8 @@ def with_own_data(graph: Graph, context: Context, name: str) -> Graph:
     nodes = graph.nodes
     if graph.origin.shared:  # somebody else may hold what uses these
         return graph
-    data: dict[Key, int] = {}
-    for key, node in nodes.items():
-        if isinstance(node, DataNode) and type(key) is tuple and type(node.value) is np.ndarray:
-            data[key] = node.value.nbytes
+    arrays: dict[Any, Any] = {key: node for key, node in nodes.items() if is_array(node)}
+    data = {key: node.value.nbytes for key, node in arrays.items() if type(key) is tuple}
     if not data:
         return graph
     users = context.users(graph)

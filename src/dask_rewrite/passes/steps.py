@@ -11,8 +11,8 @@ from dask.typing import Key
 from toolz import functoolz, identity, pipe
 
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, count_references, list_of, under
-from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.nodes import NO_KWARGS, count_references, list_of, under
+from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
 
@@ -156,13 +156,7 @@ def assembled(key: Key, steps: Sequence[tuple[Step, Task]], producer: bool) -> T
     nested = _nested(steps)
     if nested is not None:
         return under(key, nested, producer)
-    inputs: dict[Any, str] = {}
-    for _, task in steps:
-        for name in sorted([dep for dep in task._dependencies if type(dep) is not Step], key=repr):
-            inputs.setdefault(name, f"x{len(inputs)}")
-    functions = straight_line(steps, inputs)
-    held = {name: TaskRef(dep) for dep, name in inputs.items()}
-    return call_with_dict(key, functions, held, frozenset(inputs), producer)
+    return program_task(key, steps, producer)
 
 
 def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:

@@ -6,7 +6,6 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -189,6 +188,8 @@ def _pass_options(name: str, options: Any) -> dict[str, Any]:
 
 def _load(target: str) -> list[Any]:
     """The collections that ``module:attribute`` names."""
+    from dask.base import unpack_collections
+
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or not attribute:
         raise click.BadParameter(f"expected MODULE:ATTRIBUTE, got {target!r}")
@@ -204,25 +205,12 @@ def _load(target: str) -> list[Any]:
         if not hasattr(value, name):
             raise click.ClickException(f"{module_name!r} has no attribute {attribute!r}")
         value = getattr(value, name)
-    found = list(_collections(value))
+    found, _ = unpack_collections(value)
     if not found and callable(value):
-        found = list(_collections(value()))
+        found, _ = unpack_collections(value())
     if not found:
         raise click.ClickException(f"{target} is not, and does not return, a dask collection")
-    return found
-
-
-def _collections(value: Any) -> Iterator[Any]:
-    from dask.base import is_dask_collection
-
-    if is_dask_collection(value):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _collections(item)
-    elif isinstance(value, (list, tuple, set)):
-        for item in value:
-            yield from _collections(item)
+    return list(found)
 
 
 def _version(package: str) -> str:

@@ -19,6 +19,7 @@ from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.culprit import Culprit, culprit, parts
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
 from dask_rewrite.graph.pickling import by_reference, pickled_size
+from dask_rewrite.tools.expressions import collections_in
 from dask_rewrite.tools.preflight_report import Payload, PreflightReport, Problem, Shape
 
 __all__ = ["PreflightReport", "preflight"]
@@ -159,17 +160,12 @@ class _Survey:
 
 def layers_of(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, Any]]]:
     """The layers of collections that are needed, under the names that the user knows, and their tasks."""
-    from dask.base import is_dask_collection
     from dask.core import flatten
     from dask.highlevelgraph import HighLevelGraph
 
-    if not collections:
-        raise TypeError("preflight() needs at least one dask collection")
-    for collection in collections:
-        if not is_dask_collection(collection):
-            raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
-    graphs = [collection.__dask_graph__() for collection in collections]
-    keys = {key for collection in collections for key in flatten(collection.__dask_keys__())}
+    found = collections_in(collections, "preflight")
+    graphs = [collection.__dask_graph__() for collection in found]
+    keys = {key for collection in found for key in flatten(collection.__dask_keys__())}
     layers: dict[str, dict[Key, Any]] = {}
     if all(isinstance(graph, HighLevelGraph) for graph in graphs):
         whole = HighLevelGraph.merge(*graphs)
@@ -185,7 +181,7 @@ def layers_of(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, 
     for name, members in layers.items():
         if tasks := {key: nodes[key] for key in members if key in needed}:
             yield name, tasks
-    for i, collection in enumerate(collections):
+    for i, collection in enumerate(found):
         function, extra = collection.__dask_postcompute__()
         key = ("finalize", i)
         yield f"finalize of {type(collection).__name__} {i}", {key: Task(key, function, *extra)}

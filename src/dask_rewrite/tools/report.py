@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,17 +81,9 @@ class Report:
             **extra,
             "form": self.form,
             "seconds": self.seconds,
-            "before": _plain(self.before),
-            "after": _plain(self.after),
-            "steps": [
-                {
-                    "name": step.name,
-                    "before": _plain(step.before),
-                    "after": _plain(step.after),
-                    "seconds": step.seconds,
-                }
-                for step in self.steps
-            ],
+            "before": None if self.before is None else asdict(self.before),
+            "after": None if self.after is None else asdict(self.after),
+            "steps": [asdict(step) for step in self.steps],
             "counts": [
                 {"rule": rule, "kind": kind, "count": count} for (rule, kind), count in self.counts.items()
             ],
@@ -259,14 +252,3 @@ def _number(count: int | None) -> str:
 def _bytes_change(before: int | None, after: int | None) -> str:
     old, new = ("?" if size is None else format_bytes(size) for size in (before, after))
     return old if old == new else f"{old} -> {new}"
-
-
-def _plain(metrics: Metrics | None) -> dict[str, int | None] | None:
-    if metrics is None:
-        return None
-    return {
-        "tasks": metrics.tasks,
-        "depth": metrics.depth,
-        "max_fan_in": metrics.max_fan_in,
-        "nbytes": metrics.nbytes,
-    }

@@ -47,6 +47,19 @@ def array(value: Any) -> Fact | None:
     return None if found is None or found.scalar else found
 
 
+def certain(found: Any) -> Fact:
+    """A fact; where there is none, nothing is known of what follows from it.
+
+    Raises
+    ------
+    TypeError
+        For anything else: what raises while facts are found out is unknown.
+    """
+    if type(found) is not Fact:
+        raise TypeError("not known")
+    return found
+
+
 def plain(dtype: DType) -> bool:
     """Neither object nor structured: elements are values with bits of their own."""
     return dtype.kind != "O" and dtype.kind != "V"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk, wrap
 
-from dask_rewrite.analysis.knowledge.blocks import block, element, flat, plain
+from dask_rewrite.analysis.knowledge.blocks import block, certain, element, flat, plain
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Known
@@ -44,18 +44,14 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
 def _filled_like(
     value: Any, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Any:
-    fact = block(a)
-    if fact is None:
-        return None
+    fact = certain(block(a))
     return _filled(value, fact.shape if shape is None else shape, fact.dtype if dtype is None else dtype)
 
 
 def _full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
 ) -> Any:
-    fact = block(a)
-    if fact is None:
-        return None
+    fact = certain(block(a))
     return _full(fact.shape if shape is None else shape, fill_value, fact.dtype if dtype is None else dtype)
 
 

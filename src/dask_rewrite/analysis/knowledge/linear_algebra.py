@@ -12,7 +12,7 @@ import numpy as np
 from dask.array import chunk, core, einsumfuncs, linalg, routines, utils
 from dask.array.dispatch import einsum_lookup, tensordot_lookup
 
-from dask_rewrite.analysis.knowledge.blocks import NUMBERS, DType, Shape, array, axes_of, broadcast
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, DType, Shape, array, axes_of, broadcast, certain
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise, folded
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -27,8 +27,8 @@ PRODUCTS: tuple[Callable[..., Any], ...] = (routines._tensordot, routines._matmu
 
 def _pair(a: Any, b: Any) -> tuple[Fact, Fact]:
     """Both arguments as arrays of numbers; of all else nothing is known."""
-    one, other = array(a), array(b)
-    if one is None or other is None or one.dtype.kind not in NUMBERS or other.dtype.kind not in NUMBERS:
+    one, other = certain(array(a)), certain(array(b))
+    if one.dtype.kind not in NUMBERS or other.dtype.kind not in NUMBERS:
         raise TypeError("not arrays of numbers")
     return one, other
 

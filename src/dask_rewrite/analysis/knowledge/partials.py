@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from dask.array import chunk, reductions
 
-from dask_rewrite.analysis.knowledge.blocks import NUMBERS, axes_of, block, reduced
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, axes_of, block, certain, reduced
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -21,49 +21,38 @@ from dask_rewrite.analysis.knowledge.reductions import reduction
 def _mean_chunk(
     x: Any, sum: Any = chunk.sum, numel: Any = reductions.numel, dtype: Any = "f8", **kwargs: Any
 ) -> Any:
-    n = fact_of_call(numel, (x,), {"dtype": dtype, **kwargs})
-    total = fact_of_call(sum, (x,), {"dtype": dtype, **kwargs})
-    return {"n": n, "total": total} if type(n) is Fact and type(total) is Fact else None
+    given = {"dtype": dtype, **kwargs}
+    return {name: certain(fact_of_call(func, (x,), given)) for name, func in (("n", numel), ("total", sum))}
 
 
 def _mean_combine(
-    pairs: Any,
-    sum: Any = None,
-    numel: Any = None,
-    dtype: Any = "f8",
-    axis: Any = None,
-    **kwargs: Any,
+    pairs: Any, sum: Any = None, numel: Any = None, dtype: Any = "f8", axis: Any = None, **kwargs: Any
 ) -> Any:
-    found = {name: _summed(_joined(pairs, name, axis), axis, **kwargs) for name in ("n", "total")}
-    return None if None in found.values() else found
+    return {name: _summed(_joined(pairs, name, axis), axis, **kwargs) for name in ("n", "total")}
 
 
 def _mean_agg(pairs: Any, dtype: Any = "f8", axis: Any = None, **kwargs: Any) -> Any:
-    n = _summed(_joined(pairs, "n", axis), axis, dtype=dtype, **kwargs)
-    total = _summed(_joined(pairs, "total", axis), axis, dtype=dtype, **kwargs)
+    joined = [_joined(pairs, name, axis) for name in ("total", "n")]
+    total, n = [_summed(each, axis, dtype=dtype, **kwargs) for each in joined]
     return _divided(total, n, dtype)
 
 
-def _joined(pairs: Any, name: str, axis: Any) -> Fact | None:
+def _joined(pairs: Any, name: str, axis: Any) -> Fact:
     """One part of all partial results, put together."""
-    found = concatenate_nested(_each(pairs if type(pairs) is list else [pairs], name), axis)
-    return block(found)
+    return certain(block(concatenate_nested(_each(pairs if type(pairs) is list else [pairs], name), axis)))
 
 
 def _each(pairs: Any, name: str) -> Any:
     return [_each(each, name) for each in pairs] if type(pairs) is list else pairs[name]
 
 
-def _summed(fact: Fact | None, axis: Any, dtype: Any = None, keepdims: Any = False) -> Fact | None:
-    return None if fact is None else reduction(np.sum, fact, axis, dtype, keepdims)
+def _summed(fact: Fact, axis: Any, dtype: Any = None, keepdims: Any = False) -> Fact:
+    return certain(reduction(np.sum, fact, axis, dtype, keepdims))
 
 
-def _divided(one: Fact | None, other: Fact | None, dtype: Any = None) -> Any:
+def _divided(one: Fact, other: Fact, dtype: Any = None) -> Any:
     """``reductions.divide``; fills are left out, as the division may be by zero."""
-    if one is None or other is None:
-        return None
-    kwargs = {} if dtype is None else {"dtype": np.dtype(dtype)}
-    return elementwise(np.divide, one, other, **kwargs)
+    return elementwise(np.divide, one, other, **({} if dtype is None else {"dtype": np.dtype(dtype)}))
 
 
 def _moment_chunk(
@@ -75,18 +64,19 @@ def _moment_chunk(
     implicit_complex_dtype: bool = False,
     **kwargs: Any,
 ) -> Any:
-    fact = block(A)
-    n = fact_of_call(numel, (A,), kwargs)
+    fact, n = certain(block(A)), certain(fact_of_call(numel, (A,), kwargs))
     typed = {} if implicit_complex_dtype else {"dtype": dtype}
-    total = fact_of_call(sum, (A,), {**typed, **kwargs})
-    if fact is None or type(n) is not Fact or type(total) is not Fact or fact.dtype.kind not in NUMBERS:
+    total = certain(fact_of_call(sum, (A,), {**typed, **kwargs}))
+    if fact.dtype.kind not in NUMBERS:
         return None
     count = Fact(n.shape, np.dtype(np.int64), None, n.scalar)
-    distance = elementwise(np.subtract, fact, elementwise(np.true_divide, total, count))
-    if fact.dtype.kind == "c":
-        distance = elementwise(np.absolute, distance)
+    distance = _absolute(elementwise(np.subtract, fact, elementwise(np.true_divide, total, count)), fact)
     power = fact_of_call(sum, (distance,), {"dtype": dtype, **kwargs})
     return {"total": total, "n": count, "M": _stacked(power, order)}
+
+
+def _absolute(distance: Any, of: Fact) -> Any:
+    return elementwise(np.absolute, distance) if of.dtype.kind == "c" else distance
 
 
 def _stacked(power: Any, order: int) -> Fact | None:
@@ -103,12 +93,7 @@ def _moment_combine(
     axis: Any = None,
     **kwargs: Any,
 ) -> Any:
-    n = _summed(_joined(pairs, "n", axis), axis, keepdims=True)
-    totals, powers = _joined(pairs, "total", axis), _joined(pairs, "M", axis)
-    total = _summed(totals, axis, keepdims=True)
-    moment = _moment(powers, totals, _joined(pairs, "n", axis), total, n, order, dtype, sum, axis, None, True)
-    if n is None or total is None or moment is None:
-        return None
+    total, n, moment = _moment(pairs, order, dtype, sum, axis, None, True)
     return {"total": total, "n": n, "M": _stacked(moment, order)}
 
 
@@ -121,46 +106,28 @@ def _moment_agg(
     axis: Any = None,
     keepdims: Any = False,
 ) -> Any:
-    ns, totals, powers = (_joined(pairs, name, axis) for name in ("n", "total", "M"))
-    n = _summed(ns, axis, keepdims=True)
-    total = _summed(totals, axis, keepdims=True)
-    moment = _moment(powers, totals, ns, total, n, order, dtype, sum, axis, dtype, keepdims)
-    if moment is None or n is None or np.dtype(dtype).kind not in "fc" or type(ddof) not in (int, float):
+    _, n, moment = _moment(pairs, order, dtype, sum, axis, dtype, keepdims)
+    if np.dtype(dtype).kind not in "fc" or type(ddof) not in (int, float):
         return None
     denominator = elementwise(np.subtract, reduction(np.sum, n, axis, dtype, keepdims), ddof)
-    return _divided(moment, denominator, dtype)
+    return _divided(moment, certain(denominator), dtype)
 
 
 def _moment(
-    powers: Fact | None,
-    totals: Fact | None,
-    ns: Fact | None,
-    total: Fact | None,
-    n: Fact | None,
-    order: int,
-    dtype: Any,
-    sum: Any,
-    axis: Any,
-    summed: Any,
-    keepdims: Any,
-) -> Fact | None:
-    """The type of ``_moment_helper``'s result: two sums, added."""
-    if powers is None or totals is None or ns is None or axis is None:
-        return None
+    pairs: Any, order: int, dtype: Any, sum: Any, axis: Any, summed: Any, keepdims: Any
+) -> tuple[Fact, Fact, Fact]:
+    """Sum and count of all parts, and the type of ``_moment_helper``'s result: two sums, added."""
+    ns, totals, powers = [_joined(pairs, name, axis) for name in ("n", "total", "M")]
+    n, total = _summed(ns, axis, keepdims=True), _summed(totals, axis, keepdims=True)
+    if axis is None or order < 2:
+        raise TypeError("not known")
     dtype = None if totals.dtype.kind == "c" else dtype
     mean, means = _divided(total, n, dtype), _divided(totals, ns, dtype)
-    inner = elementwise(np.subtract, means, mean)
-    if totals.dtype.kind == "c":
-        inner = elementwise(np.absolute, inner)
-    if type(inner) is not Fact:
-        return None
+    inner = certain(_absolute(elementwise(np.subtract, means, mean), totals))
     one = reduction(np.sum, Fact(powers.shape[:-1], powers.dtype), axis, summed, keepdims)
     weighted = elementwise(np.multiply, ns, Fact(inner.shape, inner.dtype, None, inner.scalar))
     other = fact_of_call(sum, (weighted,), {"axis": axis, "dtype": summed, "keepdims": keepdims})
-    if one is None or type(other) is not Fact or order < 2:
-        return None
-    found: Fact | None = elementwise(np.add, one, other)
-    return found
+    return total, n, certain(elementwise(np.add, certain(one), certain(other)))
 
 
 def _positions_of(func: Any, argfunc: Any, x: Any, axis: Any, offset_info: Any) -> Any:

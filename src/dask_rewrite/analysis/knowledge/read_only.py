@@ -10,7 +10,7 @@ import numpy as np
 from dask.array import chunk, core, overlap, reductions, routines
 from dask.array.percentile import _percentile, merge_percentiles
 
-from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, axes_of, plain
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, axes_of, certain, plain
 from dask_rewrite.analysis.knowledge.calling import keywords_in
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
@@ -67,9 +67,7 @@ def _coarsened(
     reduction: Any, x: Any, axes: Mapping[int, int], trim_excess: bool = False, **kwargs: Any
 ) -> Any:
     """``chunk.coarsen``: reduces every other axis of a reshaped block."""
-    fact = array(x)
-    if fact is None:
-        return None
+    fact = certain(array(x))
     factors = [axes.get(i, 1) for i in range(fact.ndim)]
     if any(n % by and not trim_excess for n, by in zip(fact.shape, factors)):
         return None

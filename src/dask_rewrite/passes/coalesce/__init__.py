@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from dask._task_spec import Task
@@ -14,14 +14,13 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, depths_of
 from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.nodes import func_of
 from dask_rewrite.passes.coalesce.forms import forms
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.passes.coalesce.weights import Weights
 from dask_rewrite.passes.coalesce.write import Batch, Writer
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
-
-_func = attrgetter("func")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[
     for name, keys in [*layers.items()]:
         if not aside.isdisjoint(keys):
             layers[name] = keys = [key for key in keys if key not in aside]
-        functions = {id(func): func for func in map(_func, map(nodes.__getitem__, keys))}
+        functions = {id(func): func for func in map(func_of, map(nodes.__getitem__, keys))}
         if type(name) is not str or not _is_grid(keys) or not all(map(context.may_move, functions.values())):
             del layers[name]
             continue

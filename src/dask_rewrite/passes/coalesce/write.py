@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.batches import batch, one_of
-from dask_rewrite.graph.nodes import NO_KWARGS, list_of, make_task, needs_of
+from dask_rewrite.graph.nodes import NO_KWARGS, key_of, list_of, make_task, needs_of
 from dask_rewrite.graph.substitute import with_values
 
 
@@ -43,7 +43,6 @@ class Batch(NamedTuple):
 #: Where the result of a task is to be found: in which batch, in which row.
 Place: TypeAlias = tuple[Key, int]
 
-_key = attrgetter("key")
 _batch_of: Callable[[Place], Key] = itemgetter(0)
 _picker = lru_cache(1024)(itemgetter)
 
@@ -77,7 +76,7 @@ class Writer:
     def _column(self, cells: Sequence[Any]) -> Any:
         if type(cells[0]) is not TaskRef:
             return list(cells)
-        keys = list(map(_key, cells))
+        keys = list(map(key_of, cells))
         places = list(map(self.places.get, keys))
         if keys.count(keys[0]) == len(keys):
             source = cells[0] if places[0] is None else one_of(*places[0])

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
+from dask_rewrite.graph.nodes import is_array, make_task, may_move, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
@@ -89,11 +88,6 @@ def gate_points(
     return points
 
 
-def is_array(node: GraphNode | None) -> bool:
-    """Whether a node is an array at hand."""
-    return type(node) is DataNode and type(node.value) is np.ndarray
-
-
 def read_again(site: Site, points: Mapping[Key, GraphNode]) -> dict[Key, Task]:
     """For each gated task, itself with the loads in it that others need as well: each is then read twice.
 
@@ -148,7 +142,7 @@ class Gates:
     def load(self, key: Key, node: GraphNode, step: int, root: bool) -> Task:
         """The same load under another key, waiting for a gate; ``root``: it has no other inputs."""
         self.used.add(step)
-        inner: Any = nameless(node) if type(node) is Task else DataNode(None, node.value)  # type: ignore[attr-defined] # an array
+        inner: Any = nameless(node) if type(node) is Task else DataNode(None, node.value)  # type: ignore[attr-defined] # only arrays and tasks wait
         gate = self.ref(step)
         return make_task(key, chunks.bind, (inner, gate), {}, node._dependencies | {gate.key}, root)
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from dask._task_spec import Task
-from dask.array.core import _concatenate2
 from dask.array.routines import _chunk_sum
 from dask.typing import Key
 from toolz import functoolz
 
+from dask_rewrite.analysis.folds import reducing
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
 from dask_rewrite.graph.lists import terms_of
 from dask_rewrite.graph.templates import opened
@@ -46,18 +46,11 @@ def reducer_of(func: Any) -> Reducer | None:
     Reducer(kind='chunk-sum', dtype=dtype('float64'), axis=(1,))
     >>> reducer_of(sum)
     """
-    kind: Literal["sum", "chunk-sum"] = "chunk-sum"
-    inner = func
-    if type(func) is _Compose:
-        first, funcs = func.first, func.funcs
-        if type(first) is not functools.partial or first.func is not _concatenate2 or len(funcs) != 1:
-            return None
-        kind, inner = "sum", funcs[0]
+    kind: Literal["sum", "chunk-sum"] = "sum" if type(func) is _Compose else "chunk-sum"
+    inner = reducing(func)
     if type(inner) is not functools.partial or inner.args:
         return None
-    if kind == "chunk-sum" and inner.func is not _chunk_sum:
-        return None
-    if kind == "sum" and inner.func not in SUMS:
+    if inner.func not in SUMS if kind == "sum" else inner.func is not _chunk_sum:
         return None
     options = inner.keywords
     if not options.keys() <= {"axis", "dtype", "keepdims"} or options.get("dtype") is None:
@@ -187,12 +180,11 @@ def combiner(func: Any) -> Any:
     """
     if keeps_dimensions(func):
         return func
-    inner = func.funcs[0] if type(func) is _Compose else func
+    inner = reducing(func)
     inner = functools.partial(inner.func, **{**inner.keywords, "keepdims": True})
     return _Compose((inner, func.first)) if type(func) is _Compose else inner
 
 
 def keeps_dimensions(func: Any) -> bool:
     """Whether a combining function leaves the summed axes in, with length one."""
-    inner = func.funcs[0] if type(func) is _Compose else func
-    return inner.keywords.get("keepdims") is True
+    return reducing(func).keywords.get("keepdims") is True

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
@@ -17,15 +16,13 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, can_be_hole
 from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.nodes import NO_KWARGS, func_of, make_task
 from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist.constants import Carried, promising
 from dask_rewrite.passes.hoist.size_bounds import suspects
 from dask_rewrite.passes.hoist.sizes import NOTHING, Scales, Weight
 from dask_rewrite.remarks import Remarks
-
-_get_func = attrgetter("func")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class Hoist:
         """What may be heavy, by identity: objects, and templates if one of them is worth a look."""
         if any(scales.weigh(each).cores for each in suspects(carried.inside, scales).values()):
             return {**carried.objects, **carried.templates}
-        times = Counter(map(id, map(_get_func, tasks)))
+        times = Counter(map(id, map(func_of, tasks)))
         templates = {at: each for at, each in carried.templates.items() if times[at] > often}
         return {**carried.objects, **templates}
 

@@ -6,21 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain
-from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
+from dask_rewrite.graph.nodes import args_of, func_of, kwargs_of
 from dask_rewrite.passes.hoist.sizes import ATOMS, Scales
 
 #: Blocks of one name have one form: of so many, the first and the last tell about the others.
 SAMPLED = 32
-
-_get_func = attrgetter("func")
-_get_args = attrgetter("args")
-_get_kwargs = attrgetter("kwargs")
 
 
 class Carried:
@@ -70,9 +66,9 @@ class Carried:
 
     def _scan(self, tasks: list[Any], objects: dict[int, Any], levels: list[Any]) -> None:
         while tasks:
-            functions = list(map(_get_func, tasks))
-            arguments = list(chain.from_iterable(map(_get_args, tasks)))
-            arguments += chain.from_iterable(map(dict.values, filter(None, map(_get_kwargs, tasks))))
+            functions = list(map(func_of, tasks))
+            arguments = list(chain.from_iterable(map(args_of, tasks)))
+            arguments += chain.from_iterable(map(dict.values, filter(None, map(kwargs_of, tasks))))
             nested, others = self._sorted(arguments)
             levels.append((functions, others))
             self._add(functions, objects)

@@ -16,14 +16,13 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import call_with_dict, count_references
-from dask_rewrite.graph.program import Step, operation, straight_line
+from dask_rewrite.graph.nodes import count_references
+from dask_rewrite.graph.program import Step, operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.setitem.augmented import NOTHING, Own, own_value
 from dask_rewrite.passes.site import Site
-from dask_rewrite.remarks import Remarks
 
 #: Values of at most so many bytes are put into the task though others have them too.
 TINY = 64
@@ -59,7 +58,6 @@ class Setitem:
     max_unknown: int = 4
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        remarks = context.remarks
         found = {task.key: task for task in context.calling(graph, _SETITEM)}
         below = {
             key: task.args[0].key
@@ -69,7 +67,7 @@ class Setitem:
         if not below:
             return graph
         site = Site(graph, context)
-        links = {key: under for key, under in below.items() if self._may_join(key, under, site, remarks)}
+        links = {key: under for key, under in below.items() if self._may_join(key, under, site)}
         absorbed = set(links.values())
         for top in [key for key in links if key not in absorbed]:
             chain = [top]
@@ -77,14 +75,14 @@ class Setitem:
                 chain.append(links[chain[-1]])
             block = _fact(found[chain[-1]].args[0], site)  # assignments leave shape and dtype alone
             for batch in self._batches([found[key] for key in reversed(chain)], block, site):
-                if len(batch) < 2 or not remarks.allow(self.name, batch[-1].task.key):
+                if len(batch) < 2 or not context.remarks.allow(self.name, batch[-1].task.key):
                     continue
                 task = joined(batch, block)
                 site.replace(task.key, {task.key: task})
-                remarks.applied(self.name, task.key, f"assignments: {len(batch)}", len(batch) - 1)
+                context.remarks.applied(self.name, task.key, f"assignments: {len(batch)}", len(batch) - 1)
         return site.graph
 
-    def _may_join(self, key: Key, under: Key, site: Site, remarks: Remarks) -> bool:
+    def _may_join(self, key: Key, under: Key, site: Site) -> bool:
         task = site.graph.nodes[key]
         assert isinstance(task, Task)
         private = site.used_once(under)
@@ -92,10 +90,12 @@ class Setitem:
             users = {key, *[each.key for each in own_value(task, site).tasks]}
             private = users.issuperset(site.consumers(under))
         if not private or count_references(task, under) != 1:
-            remarks.missed(self.name, key, "others use the block as it was before the assignment")
+            site.context.remarks.missed(
+                self.name, key, "others use the block as it was before the assignment"
+            )
             return False
         if not site.same_annotations(key, under):
-            remarks.missed(self.name, key, "annotations differ")
+            site.context.remarks.missed(self.name, key, "annotations differ")
             return False
         return True
 
@@ -247,16 +247,4 @@ def joined(writes: Sequence[_Write], fact: Fact | None) -> Task:
         private = private or write.filled
         masked = masked or (write.filled and write.masked)
     flush()
-    inputs = dict.fromkeys(
-        dep for _, expression in steps for dep in sorted(expression._dependencies, key=str)
-    )
-    given = {key: f"x{i}" for i, key in enumerate(key for key in inputs if not _is_step(key))}
-    values = {name: TaskRef(key) for key, name in given.items()}
-    producer = any(write.task.data_producer for write in writes)
-    return call_with_dict(
-        writes[-1].task.key, straight_line(steps, given), values, frozenset(given), producer
-    )
-
-
-def _is_step(key: Any) -> bool:
-    return type(key) is tuple and len(key) == 2 and key[0] is setitem
+    return program_task(writes[-1].task.key, steps, any(write.task.data_producer for write in writes))

@@ -43,14 +43,13 @@ class Share:
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        remarks = context.remarks
         leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
         facts = context.facts(graph.nodes.get)
         numbering = Numbering(graph, facts, self.reassociate, context.consumers)
         numbering.run(leaves)
         if not numbering.classes:
             return graph
-        return _merged(graph, facts, numbering, remarks)
+        return _merged(graph, facts, numbering, context.remarks)
 
 
 @dataclass(slots=True)

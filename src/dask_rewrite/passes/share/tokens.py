@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
-from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -20,6 +19,7 @@ from dask.typing import Key
 from toolz import functoolz
 
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.nodes import args_of, func_of, key_of, kwargs_of
 from dask_rewrite.passes.share.array_keys import SMALL, Contents
 from dask_rewrite.passes.share.immutable import adapted, index_parts
 
@@ -36,11 +36,6 @@ MAX_ITEMS = 256
 MAX_DEPTH = 8
 #: Fewer nodes are looked at one by one.
 FEW = 6
-
-_get_args = attrgetter("args")
-_get_func = attrgetter("func")
-_get_key = attrgetter("key")
-_get_kwargs = attrgetter("kwargs")
 
 
 class Identity:
@@ -110,13 +105,13 @@ class Identity:
         if len(kinds) == 1:
             (kind,) = kinds
             if kind is TaskRef:
-                keys = list(map(_get_key, nodes))
+                keys = list(map(key_of, nodes))
                 return list(zip(repeat(TaskRef), map(self._number_of, keys, keys)))
             if kind is Task:
-                calls = map(id, map(_get_func, nodes)), map(len, map(_get_args, nodes))
+                calls = map(id, map(func_of, nodes)), map(len, map(args_of, nodes))
                 return self._in_groups(nodes, list(zip(*calls)), self._tasks)
             if kind in _LISTS:
-                return self._in_groups(nodes, list(map(len, map(_get_args, nodes))), self._lists)
+                return self._in_groups(nodes, list(map(len, map(args_of, nodes))), self._lists)
             if kind in _ATOMS:
                 return list(zip(repeat(kind), nodes))
             if kind is tuple and set(map(type, chain.from_iterable(nodes))) == {int}:
@@ -151,13 +146,13 @@ class Identity:
 
     def _tasks(self, tasks: Sequence[Task]) -> list[Hashable]:
         """The tokens of tasks that call one function with so many arguments."""
-        held = list(map(_get_kwargs, tasks))
+        held = list(map(kwargs_of, tasks))
         shared = len(set(map(id, held))) == 1
         names: list[Hashable] = [tuple(each) for each in held] if not shared and any(held) else []
         if len(set(names)) > 1:
             return self._in_groups(tasks, names, self._tasks)
         function = repeat(self._function(tasks[0].func))
-        args = self._columns(list(map(_get_args, tasks)))
+        args = self._columns(list(map(args_of, tasks)))
         if not tasks[0].kwargs:
             return list(zip(function, args))
         if shared:
@@ -166,7 +161,7 @@ class Identity:
         return list(zip(function, args, zip(*named)))
 
     def _lists(self, nodes: Sequence[Any]) -> list[Hashable]:
-        return list(zip(repeat(type(nodes[0])), self._columns(list(map(_get_args, nodes)))))
+        return list(zip(repeat(type(nodes[0])), self._columns(list(map(args_of, nodes)))))
 
     def _columns(self, rows: list[Sequence[Any]]) -> list[Hashable]:
         if not rows[0]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import heappop, heappush
 from itertools import repeat
-from operator import attrgetter
 from types import MethodType
 from typing import Any, cast
 
@@ -19,14 +18,13 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Consumers, Graph
+from dask_rewrite.graph.nodes import producer_of
 from dask_rewrite.passes.share.array_keys import sketch
 from dask_rewrite.passes.share.bulk_effects import Behaviour, users_of
 from dask_rewrite.passes.share.tokens import Identity
 
 #: How text keys begin that passes of this package make.
 OURS = ("tree-sum-", "contract-", "movement-")
-
-_get_producer = attrgetter("_data_producer")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,7 +249,7 @@ class Numbering:
             return []
         nodes = [self._nodes[key] for key in keys]
         tokens = self._identity.many(nodes)
-        producers = list(map(_get_producer, nodes)) if type(nodes[0]) is Task else []
+        producers = list(map(producer_of, nodes)) if type(nodes[0]) is Task else []
         if self._annotations or True in producers:
             tokens = list(zip(tokens, map(self._mark, keys), producers or repeat(False)))
         known = self._seen  # large tokens are hashed once

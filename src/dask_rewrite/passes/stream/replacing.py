@@ -11,11 +11,12 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import nameless, under
+from dask_rewrite.graph.program import Programs
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.stream.slabs import Slab, Slabs
 from dask_rewrite.passes.stream.trees import Tree, at_once
-from dask_rewrite.passes.stream.write import Programs, combined, joined_key, part, slab_task, together
+from dask_rewrite.passes.stream.write import combined, joined_key, part, slab_task, together
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Replacing:
         self._before = site.graph
         self._made: dict[Key, dict[Key, Any]] = {}
         self._gone: set[Key] = set()
-        self._programs: Programs = {}
+        self._programs = Programs()
         self._like: dict[Key, Key] = {}
 
     def trees(self, group: Sequence[Tree], steps: Sequence[Step]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,9 +46,7 @@ class Slabs:
         """The slab that gives these partial results; None if one of them has to stay as it is."""
         nodes, users = self._site.graph.nodes, self._users
         like = gives[0]
-        uses: dict[Key, int] = {}
-        for key in gives:
-            uses[key] = uses.get(key, 0) + 1
+        uses = Counter(gives)
         if not all(users[key] == count and self._joins(key, like) for key, count in uses.items()):
             return None
         slab = Slab(list(uses))
@@ -56,11 +55,12 @@ class Slabs:
         needs: set[Key] = set()
         while waiting:
             for dep in nodes[waiting.pop()]._dependencies:
-                uses[dep] = uses.get(dep, 0) + 1
+                uses[dep] += 1
                 needs.add(dep)
                 if uses[dep] < users[dep] or type(nodes.get(dep)) is DataNode:
                     continue
-                if len(inside) >= MOST_TASKS or not self._joins(dep, like) or self._waits(dep):
+                full = len(inside) >= MOST_TASKS
+                if full or not self._joins(dep, like) or len(nodes[dep]._dependencies) > MOST_INPUTS:
                     slab.whole = False
                     continue
                 inside.add(dep)
@@ -68,9 +68,6 @@ class Slabs:
                 waiting.append(dep)
         slab.needs = frozenset(needs - inside)
         return slab
-
-    def _waits(self, key: Key) -> bool:
-        return len(self._site.graph.nodes[key]._dependencies) > MOST_INPUTS
 
     def _joins(self, key: Key, like: Key) -> bool:
         """Whether a task may be computed together with another one."""

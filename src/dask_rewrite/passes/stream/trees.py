@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from dask._task_spec import GraphNode, Task
 from dask.array import reductions
-from dask.array.core import _concatenate2
 from dask.typing import Key
 from toolz import functoolz
 
-from dask_rewrite.analysis.folds import COMBINING
+from dask_rewrite.analysis.folds import COMBINING, reducing
 from dask_rewrite.graph.lists import terms_of
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.passes.site import Site
@@ -56,12 +55,7 @@ def combining(func: Any) -> functools.partial[Any] | None:
     'sum'
     >>> combining(np.sum)
     """
-    inner = func
-    if type(func) is _Compose:
-        first, funcs = func.first, func.funcs
-        if type(first) is not functools.partial or first.func is not _concatenate2 or len(funcs) != 1:
-            return None
-        (inner,) = funcs
+    inner = reducing(func)
     if type(inner) is not functools.partial or not inner.keywords.keys() >= {"axis", "keepdims"}:
         return None
     return inner if may_move(inner.func) else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from dask._task_spec import GraphNode, List, NestedContainer, Task, TaskRef
@@ -22,12 +22,10 @@ from dask_rewrite.graph.nodes import (
     needs_of,
     under,
 )
-from dask_rewrite.graph.program import operation, shape_of, straight_line
+from dask_rewrite.graph.program import Programs, operation, shape_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.stream.slabs import Slab
 
-#: Programs made before, by what they do: slabs share one.
-Programs: TypeAlias = dict[Hashable, tuple[Any, ...]]
 #: Literals that may stand in a program: the same for all slabs, as a rule.
 _PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type, np.dtype])
 
@@ -84,12 +82,7 @@ def slab_task(key: Key, slab: Slab, result: Any, nodes: Mapping[Key, GraphNode],
     if not isinstance(result, TaskRef):  # else it is that of the last task
         steps.append((key, outline.expression(result)))
     shapes = [shape_of(task) for _, task in steps]
-    own = {step: i for i, (step, _) in enumerate(steps)}
-    names = {name: name for name in outline.given}
-    alike = tuple([(shape, *[own.get(used, used) for used in uses]) for shape, uses in shapes])
-    functions = programs.get(alike)
-    if functions is None:
-        functions = programs[alike] = straight_line(steps, names, shapes)
+    functions = programs.of(steps, {name: name for name in outline.given}, shapes)
     return call_with_dict(key, functions, outline.given, outline.needs, producer)
 
 

@@ -14,11 +14,11 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.graph.names import fingerprint, layer_name
-from dask_rewrite.graph.nodes import NO_DEPS, children, under
+from dask_rewrite.graph.nodes import children, needs_of, under
 from dask_rewrite.graph.templates import opened, template_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Replacement, Site
-from dask_rewrite.passes.tree_sum.split import Cutter, folding, inputs_of, with_calls
+from dask_rewrite.passes.tree_sum.split import Cutter, folding, with_calls
 
 
 class _Plan(NamedTuple):
@@ -57,14 +57,14 @@ class TreeSum:
         if len(task._dependencies) <= self.inputs_above:
             return None
         body = _body(task)
-        folds = [fold for fold in _folds_in(body) if len(_inputs(fold)) > 2]
+        folds = [fold for fold in _folds_in(body) if len(needs_of(fold.terms)) > 2]
         if not folds:
             return None
         found = [self._plan(fold, task.key, site) for fold in folds]
         plans = [plan for plan in found if isinstance(plan, _Plan)]
         if not plans:
             return next(plan for plan in found if isinstance(plan, Missed))
-        others = task._dependencies.difference(*[_inputs(plan.fold) for plan in plans])
+        others = task._dependencies.difference(*[needs_of(plan.fold.terms) for plan in plans])
         room = max(2, (self.inputs_above - len(others)) // len(plans))
         nodes: dict[Key, GraphNode] = {}
         changed: dict[int, Task] = {}
@@ -119,7 +119,7 @@ class TreeSum:
         """Keys that are never the same for other terms, or for the same terms cut otherwise."""
         prefix = f"{self.name}-{fingerprint([self.name, layer_name(key)])}"
         within = key[1:] if type(key) is tuple else ()
-        terms = [repr(sorted(map(repr, inputs_of(term)))) for term in fold.terms]
+        terms = [repr(sorted(map(repr, needs_of((term,))))) for term in fold.terms]
         token = fingerprint([repr((self, shape)), *terms])
         return lambda i: (prefix, *within, token, i)
 
@@ -144,10 +144,6 @@ def _folds_in(body: Task) -> Iterator[Fold]:
             yield fold
         else:
             stack.extend([child for child in children(node) if isinstance(child, Task)])
-
-
-def _inputs(fold: Fold) -> frozenset[Key]:
-    return NO_DEPS.union(*map(inputs_of, fold.terms))
 
 
 def _fact(term: Any, site: Site) -> Fact | None:

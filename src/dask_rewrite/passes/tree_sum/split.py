@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.folds import Fold
-from dask_rewrite.graph.nodes import NO_DEPS, Deps, make_container, make_task, under
+from dask_rewrite.graph.nodes import make_container, make_task, needs_of, under
 from dask_rewrite.graph.program import operation
-
-
-def inputs_of(term: Any) -> Deps:
-    """The keys that a term refers to."""
-    if isinstance(term, TaskRef):
-        return frozenset((term.key,))
-    return term.dependencies if isinstance(term, GraphNode) else NO_DEPS
 
 
 def weight(term: Any) -> int:
     """How many inputs a term brings."""
-    return 1 if type(term) is TaskRef else len(inputs_of(term))
+    return 1 if type(term) is TaskRef else len(needs_of((term,)))
 
 
 class Cutter:
@@ -110,7 +103,7 @@ def folding(fold: Fold, terms: Sequence[Any]) -> Task:
     """The same call over other terms."""
     call = fold.call
     old = call.args[fold.place]
-    deps = NO_DEPS.union(*map(inputs_of, terms))
+    deps = needs_of(terms)
     args = list(call.args)
     if isinstance(old, NestedContainer):
         args[fold.place] = make_container(old, tuple(terms), deps)
@@ -130,5 +123,5 @@ def with_calls(node: Any, changed: Mapping[int, Task]) -> Any:
         kwargs = {name: with_calls(value, changed) for name, value in node.kwargs.items()}
         return operation(node.func, args, kwargs)
     if isinstance(node, NestedContainer):
-        return make_container(node, tuple(args), operation(list, args)._dependencies)
+        return make_container(node, tuple(args), needs_of(args))
     return node
