@@ -265,6 +265,37 @@ def test_the_floor_is_what_one_task_needs_and_makes() -> None:
     assert summed.floor <= summed.peak < x.nbytes
 
 
+def counted_rows() -> Any:
+    """Partial results of a few numbers, each with one number for its counts."""
+    return drawn((4000, 2), (100, 2)).sum(axis=1).mean()
+
+
+def counted_blocks() -> Any:
+    """The last step of a mean becomes part of the task that makes one result of all blocks."""
+    x = drawn((60, 80, 80), (10, 40, 40))
+    return da.nanmean(da.where(x > 0.1, x, np.nan), axis=0)
+
+
+@pytest.mark.parametrize("program", [counted_rows, counted_blocks])
+def test_the_floor_of_small_results_is_no_more_than_is_held(program: Callable[[], Any]) -> None:
+    collection = program()
+    found = dask_rewrite.forecast(collection, threads=1).after
+    with switched_on():
+        held = measured((collection,), 1)
+    alone = 40  # a number that is no array
+    assert found.floor <= held + alone
+    assert abs(found.peak - held) <= alone
+
+
+def test_of_elements_that_are_picked_nobody_knows_how_many() -> None:
+    """Dask declares the sizes first, and takes that back."""
+    rows = drawn((4000, 10), (400, 10))[drawn((4000,), 400) > 0.9]
+    found = dask_rewrite.forecast(rows.mean(axis=0), rows[:, 0].max(), threads=1)
+    for run in (found.before, found.after):
+        assert run.unknown
+        assert run.floor < 2 * 400 * 10 * 8
+
+
 def test_delayed_values_weigh_what_the_array_of_them_states() -> None:
     load = dask.delayed(lambda i: np.full(1000, i))
     parts = [da.from_delayed(load(i), (1000,), "i8") for i in range(8)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -18,11 +18,10 @@ from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
-from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.graph.templates import frame_of, opened
+from dask_rewrite.graph.templates import opened
 
 #: Names of the tasks that make one result of the blocks of a collection.
 FINALIZE = "finalize"
@@ -122,7 +121,7 @@ class Results:
                 if inner is not node:
                     nbytes = self._size_of(inner)
                 elif type(key) is str and key.startswith(FINALIZE):
-                    parts = [self._size(dep) for dep in node.dependencies]
+                    parts = [self._size_of(part) for part in _gathered(node)]
                     nbytes = None if None in parts else sum(part or 0 for part in parts)
             sizes[key] = nbytes
         found = sizes[key]
@@ -196,7 +195,7 @@ class Results:
         if not self._may_reach_out(node):
             return 0, 0
         read = written = 0
-        for call in _calls(node):
+        for call in calls_of(node):
             if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
                 read += self._size_of(call) or nbytes or 0
             elif _is_in(call.func, _STORES) and call.args:
@@ -215,7 +214,20 @@ class Results:
 
 
 def _reaches_out(body: Any) -> bool:
-    return any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in _calls(body))
+    return any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in calls_of(body))
+
+
+def _gathered(node: Task) -> Iterator[Any]:
+    """What one result is made of: the parts of the nested lists that a task is given."""
+    stack = list(node.args)
+    while stack:
+        each = stack.pop()
+        if isinstance(each, NestedContainer):
+            stack.extend(each.args)
+        elif type(each) in (list, tuple):
+            stack.extend(each)
+        elif isinstance(each, (GraphNode, TaskRef)):
+            yield each
 
 
 def _is_in(func: Any, functions: Any) -> bool:
@@ -264,35 +276,6 @@ def _is_view(task: Task) -> bool:
     found = known_call(task.func, task.args, task.kwargs)
     if found is None or found.fresh is True:
         return False
-    index = task.args[1] if len(task.args) > 1 else ()
-    return all(
-        type(each) not in (list, np.ndarray, TaskRef)
-        for each in (index if type(index) is tuple else (index,))
-    )
-
-
-def _calls(node: Any) -> Iterator[Task]:
-    """The calls in a task; in templates and programs they are given what these are given."""
-    stack: list[tuple[Any, Mapping[Any, Any]]] = [(node, {})]
-    while stack:
-        each, scope = stack.pop()
-        if type(each) is Task:
-            if (rows := tasks_of(each)) is not None:
-                stack.extend([(row, scope) for row in rows])
-            elif (frame := frame_of(each)) is None:
-                yield with_values(each, scope) if scope else each
-                stack.extend([(arg, scope) for arg in (*each.args, *each.kwargs.values())])
-            else:
-                given = {name: _within(value, scope) for name, value in frame.inputs.items()}
-                stack.extend([(value, {}) for value in given.values()])
-                references = {name: value for name, value in given.items() if isinstance(value, TaskRef)}
-                stack.extend([(body, references) for body in frame.bodies])
-        elif isinstance(each, NestedContainer):
-            stack.extend([(arg, scope) for arg in each.args])
-
-
-def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
-    """What a template is given, if that stands in another one."""
-    if isinstance(value, TaskRef):
-        return scope.get(value.key, value)
-    return with_values(value, scope) if scope and isinstance(value, GraphNode) else value
+    picks = (list, np.ndarray, TaskRef, Task)  # what is computed may be positions as well
+    index = [each for arg in task.args[1:] for each in (arg if type(arg) is tuple else (arg,))]
+    return not any(type(each) in picks for each in index)

@@ -15,6 +15,8 @@ from dask_rewrite.graph.templates import frame_of
 
 #: Bytes of what is small and known: numbers, indices, names.
 SMALL = 32
+#: A count of numbers, as partial means have it.
+_COUNT = Fact((), np.dtype("i8"))
 
 
 def nbytes_of_fact(value: Any) -> int | None:
@@ -42,7 +44,7 @@ def nbytes_of(value: Any) -> int:
 
 
 def without_counts(node: Any, value: Any) -> Any:
-    """A partial mean without its counts: one number, shown as an array (``np.broadcast_to``).
+    """A partial mean with one number for its counts, which is shown as an array (``np.broadcast_to``).
 
     Where numbers that are missing do not count, counts are an array of their own.
     """
@@ -56,4 +58,4 @@ def without_counts(node: Any, value: Any) -> Any:
         func, given = func.func, {**func.keywords, **given}
     counted = given.get("numel", reductions.numel)
     plain = func is reductions.mean_chunk and counted is reductions.numel
-    return {**value, "n": None} if plain else value
+    return {**value, "n": _COUNT} if plain else value
