@@ -128,6 +128,10 @@ class Facts:
         if key in self._values:
             self._values.update(dict.fromkeys(others, self._values[key]))
 
+    def tell(self, key: Key, value: Any) -> None:
+        """What is known of a block that a rewrite makes."""
+        self._values[key] = value
+
     def value(self, key: Key) -> Any:
         """What is known of a key: a fact, a list or dict of facts, data, or `UNKNOWN`."""
         values = self._values

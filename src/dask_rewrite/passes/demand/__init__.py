@@ -12,6 +12,7 @@ from dask._task_spec import Alias, GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
+from dask_rewrite.analysis.fact_cache import intern
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
@@ -19,7 +20,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.moves import SELECTING
-from dask_rewrite.passes.demand.plans import has_rule
+from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.site import Site
 
@@ -77,6 +78,7 @@ class _Search:
         self.plans: dict[Key, Planned] = {}
         self.forms = Plans(self.facts, options.reassociate)
         self._names: dict[tuple[Any, Box], str] = {}
+        self._parts: dict[tuple[int, Box], Any] = {}  # what is known of boxes of blocks
         self.places: dict[Key, tuple[Key, Box]] = {}
         self.done: set[Key] = set()
         self.unwanted: set[Key] = set()  # the boxes of all users lie outside of it
@@ -223,6 +225,8 @@ class _Search:
                 nodes[key] = node
                 continue
             new = key if place is None else place[0]
+            if place is not None:
+                self._learn(key, *place)
             planned = self.plans.get(key) or self.forms.of(node, None)  # not there: a plain slice
             assert planned is not None
             nodes[new] = made = planned.written(new, places, partial(self._shows, key), texts)
@@ -236,6 +240,14 @@ class _Search:
             without_users(nodes, graph.outputs)
         origin = replace(graph.origin, elementwise=elementwise)
         return replace(graph, annotations=annotations, origin=origin).with_nodes(nodes)
+
+    def _learn(self, key: Key, new: Key, box: Box) -> None:
+        """The new block is a box of the old one, of which all is known already."""
+        value = self.facts.value(key)
+        name = id(value), box
+        if name not in self._parts:
+            self._parts[name] = intern(resized(value, box))
+        self.facts.tell(new, self._parts[name])
 
     def _shows(self, user: Key, source: Key) -> bool:
         """Whether a view of a block could be written into, where somebody else would see it."""

@@ -163,7 +163,7 @@ class _Sizes:
         if type(arg) is Part:
             value = self.values.get(arg.of.key) if type(arg.of) is TaskRef else Fact.of_array(arg.of)
             name = -1 - len(self._parts)
-            self._parts[name] = _resized(value, arg.box)
+            self._parts[name] = resized(value, arg.box)
             return TaskRef(_Place(name))  # type: ignore[arg-type] # looked up below only
         if type(arg) is List:
             return list_of([self.stand_in(each) for each in arg.args])
@@ -180,9 +180,10 @@ class _Place:
         self.number = number
 
 
-def _resized(value: Any, box: Box) -> Any:
+def resized(value: Any, box: Box) -> Any:
+    """What is known of a box of a block, from what is known of the block."""
     if type(value) is dict:
-        return {name: _resized(each, box) for name, each in value.items()}
+        return {name: resized(each, box) for name, each in value.items()}
     if type(value) is not Fact or value.scalar:
         return UNKNOWN
     return Fact((*lengths(box), *value.shape[len(box) :]), value.dtype, value.fill)
