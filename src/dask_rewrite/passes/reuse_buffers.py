@@ -159,6 +159,9 @@ class _Work:
             return node
         if calls_frame(node.func) and frame_of(node) is not None:
             return self._frame(node, scope)
+        inside = [arg for arg in (*node.args, *node.kwargs.values()) if isinstance(arg, Task)]
+        if not inside:  # no step stands in it that could be written into
+            return node
         args = tuple([self.rewritten(arg, scope) if isinstance(arg, Task) else arg for arg in node.args])
         if isinstance(node, NestedContainer):
             return node if _same(args, node.args) else make_container(node, args, node._dependencies)
