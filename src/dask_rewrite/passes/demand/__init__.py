@@ -21,6 +21,7 @@ from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import has_rule, resized
+from dask_rewrite.passes.demand.splits import without_splits
 from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.site import Site
 
@@ -54,6 +55,12 @@ class Demand:
         started = _sliced(graph, context, takes)
         if not started:
             return graph
+        site = Site(graph, context)
+        plans = Plans(site.facts, self.reassociate)
+        before, graph = graph, without_splits(graph, started, site, takes, plans, self.name)
+        if graph is not before:
+            takes = Takes(graph.nodes)
+            started = _sliced(graph, context, takes)
         search = _Search(self, graph, context, takes)
         search.run(started)
         return search.rewritten() if search.places else graph

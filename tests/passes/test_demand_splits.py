@@ -1,0 +1,118 @@
+"""Blocks that grow out of little and are cut apart are made in parts; all others as they were."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+
+import dask_rewrite
+from helpers import assert_same_as_stock, distinct, keys_of, stock_tasks_of, switched_on, tasks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks.harness.memory import held_bytes  # noqa: E402
+from benchmarks.workloads.grids import detrended_columns  # noqa: E402
+
+N = 400
+SPLIT = "parts that it is cut into"
+
+
+def vector(n: int = N) -> Any:
+    return distinct((n,), n) + 0.5
+
+
+def outer() -> Any:
+    return vector()[:, None] * np.arange(float(N))
+
+
+def largest(made: Any) -> int:
+    """Bytes of the largest block that a task gives."""
+    sizes = []
+
+    def seen(key: Any, value: Any, *rest: Any) -> None:
+        sizes.append(getattr(value, "nbytes", 0))
+
+    with switched_on(num_workers=1):
+        tasks = tasks_of(made)
+    with Callback(posttask=seen):
+        dask.get(tasks, keys_of(made))
+    return max(sizes)
+
+
+def test_the_product_of_two_vectors() -> None:
+    made = outer().rechunk((N, N // 10)).std(axis=0)
+    assert largest(made) <= 8 * N * N // 10
+    assert_same_as_stock(made, outer().rechunk((N, N // 4)).T)
+    assert SPLIT in str(dask_rewrite.explain(made))
+
+
+def test_types_that_grow() -> None:
+    x = distinct((N, N), N, "i1")
+    made = (x.astype("f8") + 1).rechunk((N // 4, N))
+    assert largest(made) <= 8 * N * N // 4
+    assert_same_as_stock(made)
+
+
+def test_what_detrended_columns_hold() -> None:
+    made = detrended_columns(da, 2)
+    with switched_on(num_workers=1):
+        tasks = tasks_of(made)
+    assert len(tasks) <= len(stock_tasks_of(made))
+    assert held_bytes(tasks, keys_of(made)) < 0.75 * held_bytes(stock_tasks_of(made), keys_of(made))
+
+
+def unknown(block: Any) -> Any:
+    return block
+
+
+WHOLE = {
+    "half of it and more is a view": lambda: [outer()[: N // 2 + 1], outer()[N // 2 + 1 :]],
+    "parts overlap": lambda: [outer()[i : i + N // 3] for i in range(0, N // 2, 10)],
+    "backwards": lambda: [outer()[: N // 4][::-1], outer()[::-2], outer()[N // 2 :: 2]],
+    "lists": lambda: [outer()[[3, 1, 2]], outer()[[7, 5]]],
+    "it is asked for": lambda: [(x := outer()), x.rechunk((N, N // 4))],
+    "used as a whole, too": lambda: [(x := outer()).rechunk((N, N // 4)), x.sum()],
+    "of a function that nobody knows": lambda: [outer().map_blocks(unknown).rechunk((N, N // 4))],
+    "an argument as large": lambda: [(distinct((N, N), N) + 1.0).rechunk((N, N // 4))],
+    "masked": lambda: [da.ma.filled(da.ma.masked_less(outer(), 9).rechunk((N, N // 4)), 3)],
+    "objects": lambda: [outer().astype(object).rechunk((N, N // 4))],
+    "empty": lambda: [outer()[:0], outer()[: N // 4]],
+    "elements": lambda: [outer()[3], outer()[:, 4], outer()[5, 6]],
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_made_as_a_whole(case: str) -> None:
+    assert_same_as_stock(*WHOLE[case]())
+    assert SPLIT not in str(dask_rewrite.explain(*WHOLE[case]()))
+
+
+def test_work_of_users_is_done_once() -> None:
+    calls = 0
+
+    def slow(block: Any) -> Any:
+        nonlocal calls
+        calls += block.size > 0
+        return block
+
+    grown = (vector().map_blocks(slow, dtype="f8", meta=np.empty(0)) + 1)[:, None] * np.arange(float(N))
+    with switched_on():
+        grown.rechunk((N, N // 10)).compute(scheduler="sync")
+    assert calls == 1
+
+
+def test_annotated_otherwise() -> None:
+    with dask.annotate(priority=3):
+        made = outer()
+    with switched_on():
+        assert largest(made.rechunk((N, N // 4))) == 8 * N * N
+    assert_same_as_stock(made.rechunk((N, N // 4)))
