@@ -23,6 +23,13 @@ def there_and_back() -> Any:
     return (x + 1).rechunk((24, 3)).rechunk((7, 11)).T[::-1, 2:] * 2
 
 
+def many_times() -> Any:
+    x = distinct((24, 30), (5, 4)) + 1
+    for _ in range(6):
+        x = x.rechunk((24, 3)).rechunk((5, 4))
+    return x * 2
+
+
 def overlapping_parts() -> Any:
     x = distinct((40, 12), (4, 3)) + 1
     return da.concatenate([x[1:9], x[0:8], x[:, ::-1][3:20], x[0:8]], axis=0).rechunk((6, 4)) - 1
@@ -46,7 +53,7 @@ def used_apart() -> Any:
     return [x[:, 3:], x.blocks[1] * 2, x.blocks[2], da.roll(x, 3, axis=0)]
 
 
-PROGRAMS = [rolling, there_and_back, overlapping_parts, padded, mixed_types, used_apart]
+PROGRAMS = [rolling, there_and_back, many_times, overlapping_parts, padded, mixed_types, used_apart]
 
 
 def made(program: Any) -> Any:
@@ -60,7 +67,7 @@ def test_the_same_graph_as_one_by_one(program: Any, workers: int, monkeypatch: p
     outputs = found if isinstance(found, list) else [found]
     with dask.config.set(num_workers=workers):
         alike = [tasks_of(output) for output in outputs]
-        monkeypatch.setattr(Likeness, "operation", lambda self, task: None)
+        monkeypatch.setattr(Likeness, "of", lambda self, task: (None, None))
         apart = [tasks_of(output) for output in outputs]
     assert [list(tasks) for tasks in alike] == [list(tasks) for tasks in apart]
     for one, other in zip(alike, apart, strict=True):
@@ -87,3 +94,26 @@ def test_more_columns_are_no_more_to_read(monkeypatch: pytest.MonkeyPatch) -> No
             tasks_of(rolling(columns))
         counts.append(count - before)
     assert 0 < counts[1] <= counts[0]
+
+
+def test_moves_of_the_same_blocks_need_no_patterns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, compared = 0, 0
+    of, operation = Likeness.of, Likeness._operation
+
+    def counting_of(self: Likeness, *args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return of(self, *args)
+
+    def counting_operation(self: Likeness, *args: Any) -> Any:
+        nonlocal compared
+        compared += 1
+        return operation(self, *args)
+
+    monkeypatch.setattr(Likeness, "of", counting_of)
+    monkeypatch.setattr(Likeness, "_operation", counting_operation)
+    with switched_on():
+        tasks_of(many_times())
+    assert 0 < 3 * compared <= asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task
@@ -10,6 +10,7 @@ from dask.typing import Key
 
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
 from dask_rewrite.passes.movement.moves import Block, operation_of
+from dask_rewrite.passes.movement.read import Reader
 
 #: Mosaics of more pieces are read one by one: few are alike, and to compare them costs as much.
 _MOST = 32
@@ -39,6 +40,7 @@ class Operation(NamedTuple):
     likeness: tuple[Any, ...]
     names: list[Key]
     refs: list[Key]
+    same: tuple[Any, ...]
 
 
 class Likeness:
@@ -46,7 +48,7 @@ class Likeness:
 
     Parameters
     ----------
-    forms, leaf, pinned, kept, users
+    forms, reader, pinned, kept, users
         The forms found so far and what stands for other blocks, which moves are used by others, which
         stages stay, and how many tasks use a block: see ``Forms``.
     """
@@ -54,25 +56,31 @@ class Likeness:
     def __init__(
         self,
         forms: Mapping[Key, Block],
-        leaf: Callable[[Key], Block | None],
+        reader: Reader,
         pinned: set[Key],
         kept: set[Key],
         users: Mapping[Key, int],
     ) -> None:
         self._forms = forms
-        self._leaf = leaf
+        self._leaf, self._one = reader.leaf, reader.one
         self._pinned = pinned
         self._kept = kept
         self._users = users
         self._patterns: dict[Any, Pattern] = {}
-        self._results: dict[Any, tuple[Pattern, list[int], list[int]]] = {}
+        self._results: dict[Any, tuple[Pattern, list[int], list[int], bool]] = {}
+        self._same: dict[Any, Block] = {}  # by the blocks themselves, where nothing else decides on it
 
-    def operation(self, task: Task) -> Operation | None:
-        """What a task does to which blocks; None where that is not usual."""
+    def of(self, task: Task) -> tuple[Block | None, Operation | None]:
+        """What comes of a task, if that is known; else what it does to which blocks, if that is usual."""
         usual = operation_of(task)
         if usual is None:
-            return None
-        what, refs = usual
+            return None, None
+        same = (usual[0], *map(id, map(self._leaf, usual[1])))
+        found = self._same.get(same)
+        operation = None if found is not None else self._operation(*usual, same)
+        return (found, None) if operation is None else (self._result(operation), operation)
+
+    def _operation(self, what: Any, refs: list[Key], same: tuple[Any, ...]) -> Operation | None:
         forms, kept = self._forms, self._kept
         likeness: list[Any] = [what]
         names: list[Key] = []
@@ -93,25 +101,31 @@ class Likeness:
         if len(distinct) < len(names):
             place = {name: i for i, name in enumerate(distinct)}
             likeness.append(tuple([place[name] for name in names]))
-        return Operation(tuple(likeness), list(distinct), refs)
+        return Operation(tuple(likeness), list(distinct), refs, same)
 
-    def result(self, operation: Operation) -> Block | None:
+    def _result(self, operation: Operation) -> Block | None:
         """What comes of an operation that was seen before on other blocks."""
         found = self._results.get(operation.likeness)
         if found is None:
             return None
-        pattern, sources, stages = found
+        pattern, sources, stages, alone = found
         names = operation.names
         self._kept.update([names[i] for i in stages])
-        return pattern.of(tuple([names[i] for i in sources]))
+        block = self._one(pattern.of(tuple([names[i] for i in sources])))
+        if alone:
+            self._same[operation.same] = block
+        return block
 
-    def remember(self, operation: Operation, block: Block) -> None:
-        """Remember what came of an operation, and which stages it keeps."""
+    def remember(self, operation: Operation, block: Block, alone: bool) -> None:
+        """Remember what came of an operation, and which stages it keeps; on its blocks ``alone`` or not."""
         found = self._pattern(block)
         names = {name: i for i, name in enumerate(operation.names)}
         if found is not None and names.keys() >= set(found[1]):
             stages = [names[key] for key in operation.refs if key in self._kept]
-            self._results[operation.likeness] = (found[0], [names[name] for name in found[1]], stages)
+            alone = alone and not stages
+            self._results[operation.likeness] = (found[0], [names[name] for name in found[1]], stages, alone)
+            if alone:
+                self._same[operation.same] = block
 
     def _pattern(self, block: Block | None) -> tuple[Pattern, tuple[Key, ...]] | None:
         if block is None:

@@ -85,7 +85,7 @@ class Forms:
         nodes, forms, leaves = self.graph.nodes, self.forms, self.reader.leaves
         annotated = bool(self.graph.annotations)
         users = self.site.context.users(self.graph)
-        alike = Likeness(forms, self.reader.leaf, self.pinned, self._kept, users)
+        alike = Likeness(forms, self.reader, self.pinned, self._kept, users)
         for key in producers_first([key for key in nodes if key in self.moves], nodes):
             task: Any = nodes[key]
             if annotated and not all(self.site.same_annotations(key, dep) for dep in task._dependencies):
@@ -95,8 +95,7 @@ class Forms:
                 if below := self._reshapes.undone(task):
                     forms[key] = leaves[key] = self._given_back(key, below)
                 continue
-            operation = alike.operation(task)
-            found = None if operation is None else alike.result(operation)
+            found, operation = alike.of(task)
             if found is None:
                 first = task.args[0] if id(task.func) in GETITEMS and task.args else None
                 hopeless = type(first) is TaskRef and self.reader.leaf(first.key) is None
@@ -106,7 +105,7 @@ class Forms:
                     continue
                 found = self.reader.one(self._around_stages(found) if self._kept else found)
                 if operation is not None:
-                    alike.remember(operation, found)
+                    alike.remember(operation, found, len(self.reader.referred) >= found[0].parts)
             forms[key] = leaves[key] = found
 
     def _read(self, task: Task) -> Block | None:
