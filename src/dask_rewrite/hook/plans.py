@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask.typing import Key
 
@@ -19,9 +19,11 @@ from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark, unmarked
+from dask_rewrite.hook.reading_again import reading_again
 from dask_rewrite.hook.taking_turns import taking_turns
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.pipeline.final_names import with_names
+from dask_rewrite.pipeline.selection import select
 from dask_rewrite.pipeline.trace import Trace
 from dask_rewrite.scheduler import machine
 
@@ -43,8 +45,9 @@ def chosen(
 ) -> tuple[Graph, Run]:
     """The first plan that fits, or else the one that holds least; and its simulated run.
 
-    Tried are the graph as it is, and what :func:`taking_turns` makes of it; then, with that again, blocks
-    that would wait for a reduction over many blocks are read again, and those that wait for any other task.
+    Tried are the graph as it is, and what :func:`taking_turns` makes of it; then, with that again, blocks are
+    read again for which there is no room, or all that would wait for a reduction over many blocks, or for any
+    other task.
 
     Parameters
     ----------
@@ -61,15 +64,19 @@ def chosen(
     trace : Trace, optional
         Becomes that of the plan that is taken.
     """
-    search = _Search(Original(raw), graph, outputs, options.memory_limit or 0)
+    search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
     for number, (plan, steps) in enumerate(_plans(graph, rewrite, options, trace)):
         before = search.best
-        done = search.look_at(plan, number)
+        done = search.look_at(plan, str(number))
         if search.best is not before and trace is not None and steps is not None:
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
         if done:
             break
-    return search.found()
+    best = search.found()
+    if trace is not None and best.again:
+        said = f"blocks that are read again where there is no room: {best.again}"
+        trace.remarks.applied(Reread.name, None, said, best.again)
+    return best.graph, best.run
 
 
 def _plans(
@@ -89,56 +96,84 @@ def _plans(
             yield plan, steps
 
 
+class _Best(NamedTuple):
+    """A plan and its run; what it is called, and how many blocks it reads again beyond what passes did."""
+
+    graph: Graph
+    run: Run
+    name: str
+    again: int
+
+
 class _Search:
     """The best of the plans that were looked at."""
 
-    def __init__(self, original: Original, graph: Graph, outputs: list[Key], limit: int) -> None:
-        self.best: tuple[Graph, Run, int] | None = None
-        self._original, self._first, self._outputs, self._limit = original, graph, outputs, limit
+    def __init__(
+        self, original: Original, graph: Graph, outputs: list[Key], options: Options, may_repeat: bool
+    ) -> None:
+        self.best: _Best | None = None
+        self._original, self._first, self._outputs = original, graph, outputs
+        self._options, self._limit = options, options.memory_limit or 0
+        self._may_repeat = may_repeat and any(each.name == Reread.name for each in select(options).passes)
         self._layout = machine().layout
 
-    def look_at(self, plan: Graph, number: int) -> bool:
+    def look_at(self, plan: Graph, name: str) -> bool:
         """Look at a plan, and at the same with turns; true if nothing else needs to be looked at."""
         limit = self._limit
-        results = self._original.rewritten(plan.nodes)
-        sizes = self._sized(plan, results.of)
-        if self._take(plan, sizes, number, _SURELY * limit):
+        sizes = self._sized(plan, self._original.rewritten(plan.nodes).of)
+        if self._take(plan, sizes, name, _SURELY * limit):
             return True
         order, peak = thrifty_order(sizes.likely)
         # what waits holds as much as it does one by one: there is no need to simulate that
         if peak <= limit or sizes.unknown or peak < _LESS * self._least():
-            waiting = taking_turns(plan, sizes, order, limit)
-            if waiting is not None:
-                known = defaultdict(_gate, zip(sizes.keys, sizes.results))
-                if self._take(waiting, self._sized(waiting, known.__getitem__), number, limit):
-                    return True
+            if self._with_turns(plan, sizes, order, name):
+                return True
         least, floor = self._least(), _held_by_all(sizes)
-        return least <= limit or (floor > limit and floor >= _LESS * least)
+        if least <= limit or (floor > limit and floor >= _LESS * least):
+            return True
+        if not self._may_repeat or floor > limit or sizes.unknown:
+            return False
+        found = reading_again(plan, sizes, order, limit, self._options)
+        if found is None:
+            return False
+        copies = len(found[1].keys) - len(sizes.keys)
+        return self._with_turns(*found, f"{name} again", copies)
 
-    def found(self) -> tuple[Graph, Run]:
+    def found(self) -> _Best:
         """The best plan, under names that no other plan has."""
         assert self.best is not None
-        graph, run, number = self.best
+        graph, run, name, again = self.best
         if graph is self._first:
-            return graph, run
-        token = fingerprint([graph.origin.token, "memory-limit", str(self._limit), str(number)])
+            return self.best
+        token = fingerprint([graph.origin.token, "memory-limit", str(self._limit), name])
         outputs = frozenset(graph.outputs)
         names = {
             key: _marked(key, token)
             for key, node in graph.nodes.items()
             if key not in outputs and (node._dependencies or _is_marked(key))
         }
-        return with_names(graph, {old: new for old, new in names.items() if old != new}), run
+        renamed = with_names(graph, {old: new for old, new in names.items() if old != new})
+        return _Best(renamed, run, name, again)
 
-    def _take(self, plan: Graph, sizes: graphs.Sized, number: int, most: float) -> bool:
+    def _with_turns(
+        self, plan: Graph, sizes: graphs.Sized, order: Sequence[int], name: str, again: int = 0
+    ) -> bool:
+        """Look at a plan where tasks wait for each other; true if it fits."""
+        waiting = taking_turns(plan, sizes, order, self._limit)
+        if waiting is None:
+            return False
+        known = defaultdict(_gate, zip(sizes.keys, sizes.results))
+        return self._take(waiting, self._sized(waiting, known.__getitem__), name, self._limit, again)
+
+    def _take(self, plan: Graph, sizes: graphs.Sized, name: str, most: float, again: int = 0) -> bool:
         """Simulate a plan; true if it holds no more than so much."""
         run = simulate(sizes, *self._layout)
-        if self.best is None or run.least <= most or run.least < _LESS * self.best[1].least:
-            self.best = plan, run, number
+        if self.best is None or run.least <= most or run.least < _LESS * self.best.run.least:
+            self.best = _Best(plan, run, name, again)
         return run.least <= most
 
     def _least(self) -> int:
-        return 0 if self.best is None else self.best[1].least
+        return 0 if self.best is None else self.best.run.least
 
     def _sized(self, plan: Graph, of: Callable[[Key], Result]) -> graphs.Sized:
         threads, workers = self._layout

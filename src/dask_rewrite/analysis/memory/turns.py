@@ -25,7 +25,7 @@ def thrifty_order(work: Work) -> tuple[list[int], int]:
     """
     best: tuple[list[int], int] | None = None
     for order in (on_threads(work, 1).ended, list(_Thrifty(work))):
-        peak = max(_held(work, order, _last_uses(work, order))[1], default=0)
+        peak = max(_held(work, order, last_uses(work, order))[1], default=0)
         if best is None or peak < best[1]:
             best = order, peak
     assert best is not None
@@ -47,7 +47,7 @@ def waits(work: Work, order: Sequence[int], limit: int) -> list[int]:
     >>> waits(work, [0, 2, 1, 3], limit=100)
     [0, 0, 0, 0]
     """
-    left, peaks = _held(work, order, _last_uses(work, order))
+    left, peaks = _held(work, order, last_uses(work, order))
     limit = max(limit, max(peaks, default=0))
     found: list[int] = []
     done, made = 0, 0  # so many are done; bytes of all that came after them
@@ -60,7 +60,7 @@ def waits(work: Work, order: Sequence[int], limit: int) -> list[int]:
     return found
 
 
-def _last_uses(work: Work, order: Sequence[int]) -> list[int]:
+def last_uses(work: Work, order: Sequence[int]) -> list[int]:
     """For each task the place of its last user, of what is a view of it, or beyond the end."""
     end = len(order)
     last = [-1] * len(work)
@@ -194,4 +194,4 @@ def _needs(work: Work, users: Sequence[Sequence[int]]) -> list[int]:
     return needs
 
 
-__all__ = ["thrifty_order", "waits"]
+__all__ = ["last_uses", "thrifty_order", "waits"]

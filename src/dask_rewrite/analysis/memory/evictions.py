@@ -1,0 +1,196 @@
+"""Which blocks to let go of and read again, where one task after the other would hold more than a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from dask_rewrite.analysis.memory.turns import last_uses
+from dask_rewrite.analysis.memory.work import Work
+
+
+@dataclass(slots=True)
+class Evicted:
+    """An order in which some tasks are done again. Numbers beyond those of the tasks are copies.
+
+    Parameters
+    ----------
+    order : list of int
+        Tasks and copies, one after the other.
+    copies : list of int
+        The task that each copy does again.
+    taken : dict of int to dict of int to int
+        For tasks that take copies: which copy, by the task that it is one of.
+    """
+
+    order: list[int] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+    taken: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def work(self, work: Work) -> Work:
+        """The graph with the copies, as numbers."""
+
+        def more(column: list[Any]) -> list[Any]:
+            return [*column, *[column[task] for task in self.copies]]
+
+        inputs, views = more(work.inputs), more(work.views)
+        for task, copies in self.taken.items():
+            for column in inputs, views:
+                column[task] = tuple([copies.get(one, one) for one in column[task]])
+        sizes = more(work.nbytes), more(work.owned), more(work.seconds)
+        return Work(inputs, views, *sizes, more(work.root), work.given, work.kept)
+
+
+def evictions(work: Work, order: Sequence[int], limit: int, again: Set[int], most: int) -> Evicted | None:
+    """Go through an order; where it holds too much, let go of what is used last of what can be done again.
+
+    Parameters
+    ----------
+    work : Work
+        The graph.
+    order : sequence of int
+        Its tasks, each after what it needs.
+    limit : int
+        Bytes.
+    again : set of int
+        Tasks that may be done again: they need nothing but data that stands in the graph, or are views of one
+        that does not.
+    most : int
+        No more copies than so many.
+
+    Returns
+    -------
+    Evicted or None
+        None if more is held whatever is let go of.
+
+    Examples
+    --------
+    Two blocks of 10 bytes, the sum of both, and what takes each of them and the sum: both are read again.
+
+    >>> inputs = [(), (), (0,), (1, 2), (0, 3), (1, 3)]
+    >>> sizes = [10, 10, 1, 1, 1, 1]
+    >>> work = Work(inputs, [()] * 6, sizes, sizes, [1.0] * 6, [True] * 6)
+    >>> evictions(work, [0, 2, 1, 3, 4, 5], 15, frozenset([0, 1]), 4)
+    Evicted(order=[0, 2, 1, 3, 6, 4, 7, 5], copies=[0, 1], taken={4: {0: 6}, 5: {1: 7}})
+    """
+    run = _Run(work, order, limit, again)
+    for place, task in enumerate(order):
+        if not run.step(place, task) or len(run.found.copies) > most:
+            return None
+    return run.found
+
+
+class _Run:
+    """The state of :func:`evictions`."""
+
+    def __init__(self, work: Work, order: Sequence[int], limit: int, again: Set[int]) -> None:
+        self.found = Evicted()
+        self._work, self._limit = work, limit
+        again = again - work.kept - work.given
+        self._again = {task for task in again if work.owned[task]}
+        viewed = {one for seen in work.views for one in seen}
+        #: views that are made anew of each copy, and what they are views of
+        self._parts = {
+            task: work.views[task][0]
+            for task in again - self._again - viewed
+            if work.views[task] and work.views[task][0] in self._again
+        }
+        self._of: dict[int, tuple[int, int]] = {}  # for each of these what it is of now, and its number
+        self._uses: dict[int, list[int]] = {task: [] for task in self._again}  # places, the next one last
+        self._goes = [0] * (len(order) + 1)  # bytes that are let go of after each place, of all others
+        self._last = last_uses(work, order)
+        for task, last in enumerate(self._last):
+            if task not in self._again and last >= 0:
+                self._goes[last] += work.owned[task]
+        for place in range(len(order) - 1, -1, -1):
+            for one in self._needed(order[place]):
+                self._uses[one].append(place)
+        self._views = [0] * len(work)  # views of each block that are there: it stays as long
+        self._ends: dict[int, list[int]] = {}  # whose views go after a place
+        self._held = 0
+        self._there: dict[int, int] = {}  # the task itself, or the copy that is there now
+        self._farthest: list[tuple[int, int]] = []
+
+    def step(self, place: int, task: int) -> bool:
+        """Make room for a task and do it; false if there is no room."""
+        owned, there, found = self._work.owned, self._there, self.found
+        needed = self._needed(task)
+        missing = [one for one in needed if one not in there]
+        room = owned[task] + sum([owned[one] for one in missing])
+        while self._held + room > self._limit:
+            if (victim := self._next_victim(place)) is None:
+                return False
+            self._held -= owned[victim]
+            del there[victim]
+        for one in missing:
+            there[one] = self._copy(one)
+        if taken := self._taken(task):
+            found.taken[task] = taken
+        found.order.append(task)
+        if task in self._parts:
+            self._of[task] = there[self._parts[task]], task
+        self._held += room - self._goes[place]
+        for one in self._again.intersection(self._work.views[task]) if task not in self._parts else ():
+            self._views[one] += 1
+            self._ends.setdefault(self._last[task], []).append(one)
+        for one in needed:
+            self._uses[one].pop()
+            self._keep(one)
+        for one in self._ends.pop(place, ()):
+            self._views[one] -= 1
+            self._keep(one)
+        if task in self._again:
+            there[task] = task
+            self._keep(task)
+        return True
+
+    def _needed(self, task: int) -> set[int]:
+        """What a task needs of what can be done again, views standing for what they are of."""
+        inputs, parts = self._work.inputs[task], self._parts
+        return self._again.intersection([parts.get(one, one) for one in inputs])
+
+    def _copy(self, task: int) -> int:
+        number = len(self._work) + len(self.found.copies)
+        self.found.order.append(number)
+        self.found.copies.append(task)
+        return number
+
+    def _taken(self, task: int) -> dict[int, int]:
+        """The copies that a task takes; views of what is another copy now are made anew."""
+        taken = {}
+        for one in self._work.inputs[task]:
+            if one in self._parts:
+                base = self._parts[one]
+                if self._of[one][0] != self._there[base]:
+                    number = self._copy(one)
+                    self._of[one] = self._there[base], number
+                    if self._there[base] != base:
+                        self.found.taken[number] = {base: self._there[base]}
+                taken[one] = self._of[one][1]
+            elif one in self._again:
+                taken[one] = self._there[one]
+        return {one: copy for one, copy in taken.items() if one != copy}
+
+    def _keep(self, task: int) -> None:
+        """Keep a block for its next use; let go of it if there is none."""
+        if self._views[task]:
+            return
+        if uses := self._uses[task]:
+            heappush(self._farthest, (-uses[-1], task))
+        elif task in self._there:
+            self._held -= self._work.owned[task]
+            del self._there[task]
+
+    def _next_victim(self, place: int) -> int | None:
+        """What is there and used last, but not now."""
+        heap = self._farthest
+        while heap and -heap[0][0] > place:
+            use, task = heappop(heap)
+            if task in self._there and not self._views[task] and self._uses[task][-1] == -use:
+                return task
+        return None
+
+
+__all__ = ["Evicted", "evictions"]

@@ -1,0 +1,113 @@
+"""Blocks that are let go of and read again, as few as there is no room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dask._task_spec import TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.memory.evictions import evictions
+from dask_rewrite.analysis.memory.graphs import Sized
+from dask_rewrite.config import Options
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.reread.repeatable import Repeatable
+from dask_rewrite.passes.site import Site
+
+#: What is so many times smaller than the limit is held.
+_SMALL = 1024
+#: Blocks are read again so many times at most, taken all together.
+_TIMES = 8
+#: Room for what runs side by side, if there is any: of the limit so much is filled.
+_FILLED = (0.75, 1.0)
+
+
+def reading_again(
+    graph: Graph, sized: Sized, order: Sequence[int], limit: int, options: Options
+) -> tuple[Graph, Sized, list[int]] | None:
+    """The same tasks, of which some are done twice: what they read is let go of meanwhile.
+
+    Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
+    again before that. Legal for what pass ``reread`` reads again, and only for the first tasks of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        The plan, after all passes.
+    sized : Sized
+        The same as numbers.
+    order : sequence of int
+        One in which tasks hold little.
+    limit : int
+        Bytes.
+    options : Options
+        The configuration.
+
+    Returns
+    -------
+    tuple of Graph, Sized and list of int, or None
+        Another graph, the same as numbers, and the order; None if there is no room in this way either.
+    """
+    again = _repeatable(graph, sized, options, limit // _SMALL)
+    work = sized.likely
+    for part in _FILLED:
+        found = evictions(work, order, int(limit * part), again, _TIMES * len(again)) if again else None
+        if found is not None and found.copies:
+            break
+    else:
+        return None
+    token = fingerprint([graph.origin.token, "again"])
+    nodes: dict[Key, Any] = dict(graph.nodes)
+    annotations = dict(graph.annotations)
+    keys = list(sized.keys)
+    for number, task in enumerate(found.copies):
+        old: Any = keys[task]
+        new = (mark(str(old[0]), fingerprint([token, str(number)])), *old[1:])
+        nodes[new] = renamed(nodes[old], new)
+        if old in annotations:
+            annotations[new] = annotations[old]
+        keys.append(new)
+    results = [*sized.results, *[sized.results[task] for task in found.copies]]
+    for user, taken in found.taken.items():
+        copies = {keys[one]: keys[copy] for one, copy in taken.items()}
+        refs = {one: TaskRef(copy) for one, copy in copies.items()}
+        nodes[keys[user]] = with_values(nodes[keys[user]], refs)
+        view = results[user].view
+        results[user] = results[user]._replace(view=copies.get(view or "", view))
+    other = Sized(keys, results, [found.work(work)])
+    return replace(graph, nodes=nodes, annotations=annotations), other, found.order
+
+
+def _repeatable(graph: Graph, sized: Sized, options: Options, least: int) -> frozenset[int]:
+    """The tasks that may be done again, of those that wait for nothing, and views of these."""
+    context = Context(options=options)
+    try:
+        found = Repeatable(Site(graph, context), 0).found
+    finally:
+        context.close()
+    owned, views = sized.likely.owned, sized.likely.views
+    reads = {
+        task
+        for task, key in enumerate(sized.keys)
+        if owned[task] > least and key in found and found[key].reads == {key}
+    }
+    parts = [
+        task
+        for task, key in enumerate(sized.keys)
+        if key in found
+        and not found[key].shared
+        and not owned[task]
+        and len(views[task]) == 1
+        and views[task][0] in reads
+        and found[key].reads == {sized.keys[views[task][0]]}
+    ]
+    return frozenset(reads.union(parts))
+
+
+__all__ = ["reading_again"]

@@ -1,0 +1,198 @@
+"""Under a limit blocks are read again for which there is no room, and no others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from benchmarks.forecasts import Added
+
+import dask_rewrite
+from dask_rewrite.analysis.memory.evictions import Evicted, evictions
+from dask_rewrite.analysis.memory.turns import last_uses
+from dask_rewrite.analysis.memory.work import Work
+from helpers import switched_on
+
+#: Tall blocks: so many, of so many rows and columns.
+BLOCKS, ROWS, COLUMNS = 24, 1000, 20
+BLOCK = 8 * ROWS * COLUMNS
+
+
+class Stored:
+    """An array in a file, which counts what is read of it."""
+
+    dtype, shape, ndim = np.dtype("f8"), (BLOCKS * ROWS, COLUMNS), 2
+
+    def __init__(self) -> None:
+        self.reads = Counter[int]()
+        self._data = np.arange(BLOCKS * ROWS * COLUMNS, dtype="f8").reshape(self.shape) % 1013
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads[index[0].start] += 1
+        return self._data[index].copy()
+
+    def array(self) -> da.Array:
+        return da.from_array(self, chunks=(ROWS, COLUMNS), name="stored", meta=np.empty((0, 0)))
+
+
+def anomaly(x: da.Array) -> tuple[Any, ...]:
+    return (abs(x - x.mean()).max(),)
+
+
+def iterated(x: da.Array) -> tuple[Any, ...]:
+    """Each step needs all blocks, and views of them."""
+    v = da.ones(COLUMNS, chunks=COLUMNS)
+    for _ in range(3):
+        v = x.T @ (x @ v)
+        v = v / abs(v).max()
+    return (v.sum(),)
+
+
+def limited(limit: int | None, threads: int = 2) -> Any:
+    return dask.config.set(
+        {"rewrite.memory-limit": limit, "rewrite.on-memory": "raise", "num_workers": threads}
+    )
+
+
+@pytest.mark.parametrize("program", [anomaly, iterated])
+@pytest.mark.parametrize("blocks", [8, 16])
+def test_only_what_there_is_no_room_for(program: Callable[[da.Array], tuple[Any, ...]], blocks: int) -> None:
+    stored = Stored()
+    x = stored.array()
+    with switched_on(), dask.config.set({"rewrite.disable": ["contract", "stream"]}):
+        with limited(None):
+            expected = dask.compute(*program(x), scheduler="threads")
+        uses = max(stored.reads.values())
+        stored.reads.clear()
+        with limited(blocks * BLOCK), Added() as held:
+            found = dask.compute(*program(x), scheduler="threads")
+    assert uses == 1
+    assert found == expected
+    assert held.peak <= blocks * BLOCK
+    again = sum(stored.reads.values()) - BLOCKS
+    rounds = {anomaly: 1, iterated: 5}[program]
+    assert 0 < again < rounds * BLOCKS
+
+
+def test_it_is_told() -> None:
+    x = Stored().array()
+    with switched_on(), limited(8 * BLOCK):
+        found = dask_rewrite.explain(*anomaly(x))
+    assert any("read again where there is no room" in each.reason for each in found.remarks)
+
+
+def test_nothing_is_read_again_where_that_is_switched_off() -> None:
+    stored = Stored()
+    x = stored.array()
+    off = dask.config.set({"rewrite.disable": ["reread"]})
+    with switched_on(), limited(8 * BLOCK), off, pytest.raises(dask_rewrite.MemoryLimitError):
+        dask.compute(*anomaly(x))
+    assert not stored.reads
+
+
+def test_what_nobody_knows_is_done_once() -> None:
+    calls: list[int] = []
+
+    def seen(block: Any) -> Any:
+        calls.append(1)
+        return block + 1
+
+    ones = da.ones((BLOCKS * ROWS, COLUMNS), chunks=(ROWS, COLUMNS))
+    x = ones.map_blocks(seen, dtype="f8", meta=np.empty((0, 0)))
+    warned = pytest.warns(dask_rewrite.RewriteWarning, match="would hold")
+    with switched_on(), limited(8 * BLOCK), dask.config.set({"rewrite.on-memory": "warn"}), warned:
+        dask.compute(*anomaly(x))
+    assert len(calls) == BLOCKS
+
+
+# -- the numbers -------------------------------------------------------------------------------
+
+
+def rounds(blocks: int, steps: int, view: bool = False) -> tuple[Work, list[int]]:
+    """Each step takes every block, or a view of it, and what the step before gave."""
+    inputs: list[tuple[int, ...]] = [() for _ in range(blocks)]
+    views: list[tuple[int, ...]] = [() for _ in range(blocks)]
+    sizes = [10] * blocks
+    parts = list(range(blocks))
+    order: list[int] = []
+    if view:
+        inputs += [(i,) for i in range(blocks)]
+        views += [(i,) for i in range(blocks)]
+        sizes += [0] * blocks
+        parts = list(range(blocks, 2 * blocks))
+    last: tuple[int, ...] = ()
+    for step in range(steps):
+        for i in range(blocks):
+            if not step:
+                order += [i, parts[i]] if view else [i]
+            order.append(len(inputs))
+            last = (order[-1],)
+            before = (order[-1] - 1,) if step or i else ()
+            inputs.append((parts[i], *before))
+            views.append(())
+            sizes.append(1)
+    n = len(inputs)
+    return Work(inputs, views, sizes, sizes, [1.0] * n, [True] * n, kept=frozenset(last)), order
+
+
+def peak(work: Work, order: list[int]) -> int:
+    """Most bytes held, one task after the other."""
+    last = last_uses(work, order)
+    held = most = 0
+    for place, task in enumerate(order):
+        held += work.owned[task]
+        most = max(most, held)
+        held -= sum([work.owned[one] for one in order[: place + 1] if last[one] == place])
+    return most
+
+
+def fewest(blocks: int, steps: int, room: int) -> int:
+    """How often a block is missing where so many have room, and the one goes that is used last."""
+    used = list(range(blocks)) * steps
+    there: set[int] = set()
+    missing = 0
+    for place, one in enumerate(used):
+        if one not in there:
+            missing += 1
+            if len(there) == room:
+                later = used[place:]
+                there.remove(max(there, key=lambda each: (*later, each).index(each)))
+            there.add(one)
+    return missing - blocks
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("room", [20, 6, 3])
+def test_as_few_as_can_be(room: int, view: bool) -> None:
+    """Of ten blocks those that there is room for stay; the others are read again in each round."""
+    work, order = rounds(10, 3, view)
+    again = frozenset(range(20 if view else 10))
+    limit = 10 * room + 2
+    found = evictions(work, order, limit, again, 100)
+    assert isinstance(found, Evicted)
+    read = [task for task in found.copies if task < 10]
+    assert len(read) == fewest(10, 3, room)
+    more = found.work(work)
+    assert len(more) == len(work) + len(found.copies)
+    done: set[int] = set()
+    for task in found.order:
+        assert done.issuperset(more.inputs[task])
+        assert set(more.views[task]) <= set(more.inputs[task])
+        done.add(task)
+    assert done == set(range(len(more)))
+    assert peak(more, found.order) <= limit
+
+
+def test_no_more_copies_than_are_allowed_and_none_if_that_does_not_help() -> None:
+    work, order = rounds(10, 3)
+    again = frozenset(range(10))
+    most = fewest(10, 3, 3)
+    assert evictions(work, order, 32, again, most) is not None
+    assert evictions(work, order, 32, again, most - 1) is None
+    assert evictions(work, order, 9, again, 100) is None
+    assert evictions(work, order, 62, frozenset(), 100) is None
