@@ -95,7 +95,7 @@ def lazy_file(draw: Any, values: np.ndarray, chunks: Any) -> da.Array:
     store, names = MemoryStore(), [f"d{i}" for i in range(values.ndim)]
     encoding = {"x": {"chunks": tuple(each[0] for each in chunks)}}
     if draw(st.booleans()):
-        encoding["x"].update(scale_factor=0.5, dtype="i4", _FillValue=-9)  # type: ignore[dict-item]
+        encoding["x"].update(scale_factor=0.5, dtype="i4", _FillValue=-9)  # type: ignore[dict-item] # numbers beside a name
         values = values.astype(float)
     made = xr.Dataset({"x": (names, values)})
     made.to_zarr(store, encoding=encoding, consolidated=False)

@@ -78,8 +78,6 @@ class Remarks:
     3
     """
 
-    __slots__ = ("_kept", "counts", "gates", "left")
-
     def __init__(self, bisect_limit: int = -1, gates: Sequence[Gate] = ()) -> None:
         self.counts: Counter[tuple[str, Kind]] = Counter()
         self._kept: list[tuple[Kind, str, Key | None, Reason]] = []

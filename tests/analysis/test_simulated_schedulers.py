@@ -38,7 +38,7 @@ def test_one_thread_runs_tasks_in_the_order_of_dask_itself() -> None:
     ran: list[int] = []
 
     class Order(Callback):
-        def _posttask(self, key, result, dsk, state, worker):  # type: ignore[no-untyped-def]
+        def _posttask(self, key, result, dsk, state, worker):  # type: ignore[no-untyped-def] # as dask has it
             ran.append(number[key])
 
     with Order():

@@ -25,7 +25,7 @@ def _load(dtype: Any, order: str, block_info: Any = None) -> np.ndarray:
     where = block_info[None]
     first = 7 * sum(where["chunk-location"])
     block = (first + np.arange(np.prod(where["chunk-shape"])) % 101).reshape(where["chunk-shape"])
-    return np.asarray(block.astype(dtype), order=order)  # type: ignore[call-overload]
+    return np.asarray(block.astype(dtype), order=order)  # type: ignore[call-overload] # any str
 
 
 def made(shape: tuple[int, ...], chunks: Any, dtype: Any = float, order: str = "C") -> da.Array:

@@ -165,7 +165,7 @@ def test_large_blocks_are_not_shared_and_what_is_declared_large_is_looked_into(
         nodes["x", i] = DataNode(("x", i), np.arange(float(size)))
     nodes["y"] = Task("y", np.subtract, TaskRef(("a", 0)), TaskRef(("a", 1)))
     context = Context(Remarks())
-    context.declared = says = Says(declared) if declared else None  # type: ignore[assignment]
+    context.declared = says = Says(declared) if declared else None  # type: ignore[assignment] # a stand-in
     after = Share().run(Graph(nodes, ("y",)), context)
     assert len(after.nodes) == kept
     assert says is None or says.asked
@@ -240,7 +240,7 @@ def test_remarks_are_put_into_words_when_they_are_read() -> None:
     asked: list[int] = []
     remarks = Remarks()
     for i in range(200):
-        remarks.applied("demand", ("x", i), lambda i=i: asked.append(i) or f"part {i}")  # type: ignore[misc]
+        remarks.applied("demand", ("x", i), lambda i=i: asked.append(i) or f"part {i}")  # type: ignore[misc] # i is bound
     assert remarks.counts["demand", "applied"] == 200
     assert asked == []
     assert [str(remark) for remark in remarks][99] == "applied demand at ('x', 99): part 99"

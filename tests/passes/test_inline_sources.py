@@ -136,7 +136,7 @@ def test_guards() -> None:
 
 def lonlat() -> tuple[Any, Any]:
     lon = da.arange(64, chunks=8)
-    return tuple(da.meshgrid(lon, da.arange(64, chunks=8)))  # type: ignore[return-value]
+    return tuple(da.meshgrid(lon, da.arange(64, chunks=8)))  # type: ignore[return-value] # two arrays
 
 
 def users_of(*collections: Any) -> Counter[Any]:

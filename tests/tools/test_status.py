@@ -124,7 +124,7 @@ def test_dask_array_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        dask_rewrite.status().since = None  # type: ignore[misc]
+        dask_rewrite.status().since = None  # type: ignore[misc] # frozen
 
 
 def test_on_the_command_line() -> None:

@@ -32,8 +32,6 @@ class Effects:
     'unknown'
     """
 
-    __slots__ = ("_bodies",)
-
     def __init__(self) -> None:
         self._bodies = ByIdentity[tuple[Effect, bool]]()
 

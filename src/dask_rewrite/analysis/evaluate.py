@@ -8,19 +8,10 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    GraphNode,
-    List,
-    NestedContainer,
-    Task,
-    TaskRef,
-    _identity_cast,
-)
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, NestedContainer, Task, TaskRef
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
+from dask._task_spec import _identity_cast as identity_cast
 from toolz import last
 
 from dask_rewrite.analysis.fact_cache import (
@@ -171,7 +162,7 @@ class Evaluator:
         if func is last and (block := written_block(task)) is not None:
             fact = self.of(block, env)
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
-        if func is _identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
+        if func is identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
         if func is list and (rows := tasks_of(task)) is not None:
             return self._list(rows, env)

@@ -171,8 +171,6 @@ def _function(func: Any) -> Any:
 
 
 class _Unknown:
-    __slots__ = ()
-
     def __repr__(self) -> str:
         return "UNKNOWN"
 

@@ -48,10 +48,7 @@ class Facts:
     True
     """
 
-    __slots__ = (
-        *("_estimate", "_evaluator", "_owners", "_values"),
-        *("beliefs", "declared", "lookup"),
-    )
+    __slots__ = ("_estimate", "_evaluator", "_owners", "_values", "beliefs", "declared", "lookup")
 
     def __init__(
         self,

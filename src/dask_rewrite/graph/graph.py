@@ -107,7 +107,7 @@ class Graph:
 
     def metrics(self) -> Metrics:
         """Size and shape, as :func:`metrics_of` measures them."""
-        return metrics_of(self.nodes, self.outputs)
+        return metrics_of(self.nodes)
 
 
 def count_users(nodes: Mapping[Key, GraphNode]) -> Counter[Key]:
@@ -157,7 +157,7 @@ def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:
     return consumers
 
 
-def metrics_of(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key] = ()) -> Metrics:
+def metrics_of(nodes: Mapping[Key, GraphNode]) -> Metrics:
     """Measure a graph in one pass without recursion.
 
     Examples

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dask._task_spec import Alias, GraphNode, NestedContainer, TaskRef
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, TaskRef
 
 #: What a type of value means for conversion; the order is used in comparisons.
 TUPLE, ATOM, CONTAINER, NODE, ITEMS, REF, ALIAS, FUTURE, RAW = range(9)
@@ -45,6 +46,11 @@ class LegacyKinds(Kinds):
         if issubclass(kind, (int, float, str)):
             return ATOM
         return CONTAINER if issubclass(kind, (list, set, frozenset)) else RAW
+
+
+def is_array(node: GraphNode | None) -> bool:
+    """Whether a node is an array at hand."""
+    return type(node) is DataNode and type(node.value) is np.ndarray
 
 
 KINDS = Kinds()

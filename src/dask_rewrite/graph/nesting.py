@@ -65,13 +65,8 @@ def nested_in(tasks: Sequence[Task]) -> Sequence[Task]:
     """
     arguments = list(chain.from_iterable(map(args_of, tasks)))
     arguments += chain.from_iterable(map(dict.values, filter(None, map(kwargs_of, tasks))))
+    found = list(tasks_in(arguments))
     kinds = set(map(type, arguments))
-    nested = {kind for kind in kinds if issubclass(kind, Task)}
-    found: list[Task] = []
-    if nested == kinds:
-        found = arguments
-    elif nested:
-        found = [item for item in arguments if type(item) in nested]
     if MethodType in kinds:
         found += _owners([item for item in arguments if type(item) is MethodType])
     if MethodType in set(map(type, map(func_of, tasks))):

@@ -10,17 +10,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    GraphNode,
-    List,
-    NestedContainer,
-    Task,
-    TaskRef,
-    _identity_cast,
-)
+from dask._task_spec import Alias, Dict, GraphNode, List, NestedContainer, Task, TaskRef, _identity_cast
 from dask.typing import Key
 from toolz import identity
 from toolz.functoolz import Compose
@@ -66,12 +56,7 @@ def _slot_task(
 
 
 def _constructed_task(
-    key: Key | None,
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    deps: Deps,
-    producer: bool = False,
+    key: Any, func: Any, args: Any, kwargs: Any, deps: Deps, producer: bool = False
 ) -> Task:
     return Task(key, func, *args, _data_producer=producer, **kwargs)
 
@@ -127,11 +112,6 @@ def list_of(items: Sequence[Any]) -> List:
     ['x', 'y']
     """
     return cast(List, make_container(_NO_ITEMS, tuple(items), needs_of(items)))
-
-
-def is_array(node: GraphNode | None) -> bool:
-    """Whether a node is an array at hand."""
-    return type(node) is DataNode and type(node.value) is np.ndarray
 
 
 def call_with_dict(

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from dask._task_spec import Alias, Task, TaskRef
 from dask.typing import Key
-from toolz import pipe
+from toolz import groupby, pipe
 
 from dask_rewrite.graph.nodes import GATHERING, NO_KWARGS, call_with_dict, make_task, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
@@ -129,16 +129,11 @@ def _lifetimes(steps: Sequence[Step]) -> tuple[dict[Hashable, int], dict[int, li
     for position, (_, expression) in enumerate(steps):
         for value in expression._dependencies:
             last_use[value] = position
-    dying: dict[int, list[Hashable]] = {}
-    for value, position in last_use.items():
-        dying.setdefault(position, []).append(value)
-    return last_use, dying
+    return last_use, groupby(last_use.__getitem__, last_use)
 
 
 class _Registers:
     """Names of the values that are alive; those that this gave out are given out again."""
-
-    __slots__ = ("_free", "live", "refs")
 
     def __init__(self, live: dict[Hashable, str]) -> None:
         self.live = live

@@ -34,11 +34,7 @@ class VerificationError(Exception):
 
 
 def verify(
-    graph: Graph,
-    *,
-    external: Collection[Key] = (),
-    limit: int | None = NESTING_LIMIT,
-    thorough: bool = False,
+    graph: Graph, *, external: Collection[Key] = (), limit: int | None = NESTING_LIMIT, thorough: bool = False
 ) -> None:
     """Raise :class:`VerificationError` unless ``graph`` can be given to a scheduler.
 

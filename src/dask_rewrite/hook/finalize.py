@@ -38,15 +38,11 @@ def slim(task: Task) -> Task:
 
 def slim_value(value: Any) -> Any:
     """A bound method of a known collection, rebound to its hollow twin; anything else as it is."""
-    if isinstance(value, MethodType) and is_hollowable(value.__self__):
-        return getattr(hollow(value.__self__), value.__name__)
+    if isinstance(value, MethodType):
+        kind = type(value.__self__)
+        if (kind.__module__, kind.__qualname__) in HOLLOWABLE:
+            return getattr(hollow(value.__self__), value.__name__)
     return value
-
-
-def is_hollowable(collection: Any) -> bool:
-    """Whether a collection's type is known to survive being rebuilt."""
-    kind = type(collection)
-    return (kind.__module__, kind.__qualname__) in HOLLOWABLE
 
 
 def hollow(collection: Any) -> Any:

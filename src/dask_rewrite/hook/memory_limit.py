@@ -68,9 +68,8 @@ def within_limit(
     MemoryLimitError
         If it still holds more, with ``rewrite.on-memory: raise``.
     """
-    if dask.config.get("rewrite.memory-limit", None) is None:
-        return graph
-    if (options := Options.current()).memory_limit is None:
+    given = dask.config.get("rewrite.memory-limit", None)
+    if given is None or (options := Options.current()).memory_limit is None:
         return graph
     quiet = trace is not None
     if graph is None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
 from typing import Any
 
 import dask.config
@@ -82,8 +81,8 @@ def origin(error: BaseException) -> Origin:
         frame, trace = trace.tb_frame, trace.tb_next
         file = frame.f_code.co_filename
         if file.startswith(_CALLING):
-            found = _task_of(frame)
-            if found is not None:
+            found = frame.f_locals.get("self")
+            if isinstance(found, Task):
                 tasks.append(found)
                 step = step_name(found) or step
         elif tasks:
@@ -94,11 +93,6 @@ def origin(error: BaseException) -> Origin:
         return Origin(step, tasks[0].key, tuple(steps))
     key = getattr(error, "task", None)  # of a KilledWorker
     return Origin(below, key if isinstance(key, (str, tuple)) else None)
-
-
-def _task_of(frame: FrameType) -> Task | None:
-    found = frame.f_locals.get("self")
-    return found if isinstance(found, Task) else None
 
 
 def annotate(error: BaseException, text: str) -> None:

@@ -22,8 +22,6 @@ class Parts:
         One for each row, of which there is at least one.
     """
 
-    __slots__ = ("_lengths", "_starts", "_turns", "count", "rest")
-
     def __init__(self, names: list[Any]) -> None:
         starts: Sequence[int] = [0, *compress(range(1, len(names)), map(ne, names, islice(names, 1, None)))]
         if 4 * len(starts) > len(names):

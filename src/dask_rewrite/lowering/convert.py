@@ -11,30 +11,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    Dict,
-    GraphNode,
-    Task,
-    TaskRef,
-    _wrap_namedtuple_task,
-)
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, Task, TaskRef, _wrap_namedtuple_task
 from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 from toolz import concat
 
-from dask_rewrite.graph.kinds import (
-    ATOM,
-    CONTAINER,
-    FUTURE,
-    KINDS,
-    LEGACY_KINDS,
-    NODE,
-    RAW,
-    REF,
-    TUPLE,
-)
+from dask_rewrite.graph.kinds import ATOM, CONTAINER, FUTURE, KINDS, LEGACY_KINDS, NODE, RAW, REF, TUPLE
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, cast_to, make_container, make_task, renamed
 from dask_rewrite.lowering.resolve import DEPTH_LIMIT, MARKER, References, TooDeep
 

@@ -6,25 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dask._expr import ProhibitReuse
-from dask._task_spec import (
-    Alias,
-    DataNode,
-    GraphNode,
-    NestedContainer,
-    Task,
-    TaskRef,
-    _execute_subgraph,
-)
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
 from dask.typing import Key
 
-from dask_rewrite.graph.kinds import (
-    ALIAS,
-    ITEMS,
-    KINDS,
-    NODE,
-    RAW,
-    REF,
-)
+from dask_rewrite.graph.kinds import ALIAS, ITEMS, KINDS, NODE, RAW, REF
 from dask_rewrite.graph.nesting import check_depth
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task
 

@@ -42,11 +42,7 @@ class Context:
     """
 
     def __init__(
-        self,
-        remarks: Remarks | None = None,
-        options: Options | None = None,
-        *,
-        fuse_text_keys: bool = True,
+        self, remarks: Remarks | None = None, options: Options | None = None, *, fuse_text_keys: bool = True
     ) -> None:
         self.remarks = Remarks() if remarks is None else remarks
         self.options = Options() if options is None else options

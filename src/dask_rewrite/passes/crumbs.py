@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 from dask._task_spec import Task
 from dask.typing import Key
+from toolz import groupby
 
 from dask_rewrite.analysis.estimates import believed, estimate
 from dask_rewrite.graph.batches import one_of
@@ -86,10 +88,7 @@ class Crumbs:
 def _crumbled(site: Site) -> dict[str, _Crumbs]:
     """The arrays that crumbled, by name."""
     nodes: Mapping[Any, Any] = site.graph.nodes
-    arrays: dict[str, list[Any]] = {}
-    for key in nodes:
-        if type(key) is tuple and len(key) > 1:
-            arrays.setdefault(key[0], []).append(key)
+    arrays = groupby(itemgetter(0), [key for key in nodes if type(key) is tuple and len(key) > 1])
     found = {}
     for name, keys in arrays.items():
         if len(keys) < _LEAST or not works_by_element(nodes[keys[0]], slices=True):
@@ -125,9 +124,7 @@ class _Together:
         tasks = [key for key in crumbs.keys if self._may_join(key)]
         slices = {key: self._slices(key) for key in tasks}
         kept = sum([site.wanted(key) or key in site.bare for key in tasks])
-        cells: dict[tuple[int, ...], list[Any]] = {}
-        for key in tasks:
-            cells.setdefault(_cell(key, edges), []).append(key)
+        cells: dict[tuple[int, ...], list[Any]] = groupby(partial(_cell, edges), tasks)
         before = len(tasks) + sum(map(len, slices.values()))
         if before * 100 < bounds.gain * (len(cells) + kept) or not all(map(self._fits, cells.values())):
             return
@@ -218,6 +215,6 @@ def _takes_part(node: Any) -> bool:
     return joins or takes_part(node)
 
 
-def _cell(key: tuple[Any, ...], edges: Edges) -> tuple[int, ...]:
+def _cell(edges: Edges, key: tuple[Any, ...]) -> tuple[int, ...]:
     """Which blocks are made together with one."""
     return tuple([bisect_right(along, at) - 1 for along, at in zip(edges, key[1:])])

@@ -6,7 +6,6 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import prod
 from typing import Any, ClassVar
@@ -19,7 +18,8 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import is_array, make_task, nameless
+from dask_rewrite.graph.kinds import is_array
+from dask_rewrite.graph.nodes import make_task, nameless
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
@@ -49,7 +49,8 @@ class Detach:
     min_bytes: int = 65_536
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        largest = [tasks for tasks in context.by_function(graph).values() if _is_topk(tasks[0].func)]
+        called = context.by_function(graph).values()
+        largest = [tasks for tasks in called if getattr(tasks[0].func, "func", None) is topk]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
@@ -106,10 +107,6 @@ def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: d
     except TypeError:  # slices by something that is no number
         return prod(shape)
     return found
-
-
-def _is_topk(func: Any) -> bool:
-    return type(func) is partial and func.func is topk
 
 
 def _is_basic(index: Any) -> bool:

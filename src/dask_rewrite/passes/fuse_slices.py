@@ -81,17 +81,13 @@ class FuseSlices:
 
 
 def _getter(node: GraphNode) -> _Getter | None:
-    if type(node) is not Task:
-        return None
-    if not node.kwargs.keys() <= {"asarray", "lock"}:
+    if type(node) is not Task or not node.kwargs.keys() <= {"asarray", "lock"}:
         return None
     args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
     if len(args) == 2:
         options = {"asarray": node.func is not getitem, "lock": None, **node.kwargs}
         return _Getter(node.func, args[0], args[1], options["asarray"], options["lock"])
-    if len(args) == 4:
-        return _Getter(node.func, *args)
-    return None
+    return _Getter(node.func, *args) if len(args) == 4 else None
 
 
 def _data(source: Any, site: Site) -> Any:
@@ -101,19 +97,13 @@ def _data(source: Any, site: Site) -> Any:
 
 
 def _composable(inner: _Getter, outer: _Getter) -> bool:
-    if any(isinstance(i, (GraphNode, TaskRef)) for i in (inner.index, outer.index)):
+    tuples = type(outer.index) is tuple
+    if tuples != (type(inner.index) is tuple):
         return False
-    if (type(outer.index) is tuple) != (type(inner.index) is tuple):
+    both = (*inner.index, *outer.index) if tuples else (inner.index, outer.index)
+    if any(isinstance(i, (GraphNode, TaskRef)) for i in both):
         return False
-    if type(outer.index) is tuple:
-        both = inner.index + outer.index
-        if any(isinstance(i, (GraphNode, TaskRef)) for i in both):
-            return False
-        if len(outer.index) != len(inner.index) and any(i is None for i in both):
-            return False
-        # a source without fancy indexing keeps its own getter, unless the composed index has lists
-        return inner.func is not getter_nofancy or not any(isinstance(i, (list, np.ndarray)) for i in both)
-    fancy = (list, np.ndarray)
-    return not (
-        inner.func is getter_nofancy and (isinstance(outer.index, fancy) or isinstance(inner.index, fancy))
-    )
+    if tuples and len(outer.index) != len(inner.index) and any(i is None for i in both):
+        return False
+    # a source without fancy indexing keeps its own getter, unless the composed index has lists
+    return inner.func is not getter_nofancy or not any(isinstance(i, (list, np.ndarray)) for i in both)

@@ -200,16 +200,13 @@ class _Sources:
         found = template_of(task)
         if found is None or any(isinstance(value, GraphNode) for value in found[1].values()):
             return None
-        return self._cost_inside(found[0])
-
-    def _cost_inside(self, template: Any) -> int | None:
-        return self._costs.of(template, _cost_of_template)
+        return self._costs.of(found[0], _cost_of_template)
 
     def _may_make(self, task: Task) -> bool:
         """Whether tasks that call this function may make something out of nothing."""
         if type(task.func) is MethodType:
             found = template_of(task)
-            return found is not None and self._cost_inside(found[0]) is not None
+            return found is not None and self._costs.of(found[0], _cost_of_template) is not None
         func = task.func.func if type(task.func) is partial else task.func
         try:
             return func in _MAKING or func in _CONSTANT or func in _GETITEMS or func in _VIEWS

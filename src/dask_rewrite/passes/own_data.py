@@ -1,4 +1,4 @@
-"""Arrays in memory that one task uses, and that task."""
+"""For fuse-chains: arrays in memory that one task uses, put into that task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes
-from dask_rewrite.graph.nodes import is_array, under
+from dask_rewrite.graph.kinds import is_array
+from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site

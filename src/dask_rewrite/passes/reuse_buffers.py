@@ -116,8 +116,6 @@ class _Scope(NamedTuple):
 class _InOrder:
     """Which blocks of the graph lie in C order, and which files are read so."""
 
-    __slots__ = ("_order", "_site")
-
     def __init__(self, site: Site, order: Order) -> None:
         self._order = order
         self._site = site

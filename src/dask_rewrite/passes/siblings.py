@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
+from toolz import groupby
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import UNKNOWN
@@ -121,9 +122,8 @@ class _Together:
         self._templates: dict[int, int] = {}
 
     def run(self) -> None:
-        levels: dict[int, list[Key]] = {}
-        for key, depth in depths_of(self._site.graph.nodes).items():
-            levels.setdefault(depth, []).append(key)
+        depths = depths_of(self._site.graph.nodes)
+        levels: dict[int, list[Key]] = groupby(depths.__getitem__, depths)
         for depth in sorted(levels):
             groups: dict[frozenset[Key], Group] = {}
             for key in levels[depth]:

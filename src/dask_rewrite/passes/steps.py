@@ -74,8 +74,6 @@ def steps_of(node: GraphNode, facts: Facts) -> list[Step]:
 class Values:
     """What is known of steps and of blocks of the graph, by what a reference names."""
 
-    __slots__ = ("_facts",)
-
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 

@@ -14,7 +14,6 @@ from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.crumbs import Crumbs
-from dask_rewrite.passes.cull_tasks import Sweep
 from dask_rewrite.passes.demand import Demand
 from dask_rewrite.passes.detach import Detach
 from dask_rewrite.passes.fuse_chains import FuseChains
@@ -31,6 +30,7 @@ from dask_rewrite.passes.setitem import Setitem
 from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.siblings import Siblings
 from dask_rewrite.passes.stream import Stream
+from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.passes.tree_sum import TreeSum
 
 

@@ -7,10 +7,9 @@ from html import escape
 from typing import Any
 
 import dask
-from dask._task_spec import GraphNode, convert_legacy_graph
+from dask._task_spec import convert_legacy_graph
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from dask.typing import Key
 from dask.utils import format_bytes
 
 from dask_rewrite.analysis.memory.graphs import sized
@@ -154,9 +153,10 @@ def forecast_of(
         original = Original(raw)
         graphs = []
         for expression, results_of in ((stock, original.stock), (rewritten, original.rewritten)):
-            nodes = _graph_of(expression)
+            nodes = dict(convert_legacy_graph(dict(expression.__dask_graph__())))
             total = threads * max(1, workers)
-            graphs.append(sized(nodes, _keys_of(expression), results_of(nodes).of, total))
+            keys = list(flatten(expression.__dask_keys__()))
+            graphs.append(sized(nodes, keys, results_of(nodes).of, total))
         before, after = (simulate(graph, threads, workers) for graph in graphs)
     return Forecast(before, after, threads, workers)
 
@@ -171,14 +171,6 @@ def _where(threads: int | None, workers: int | None) -> tuple[int, int]:
     if threads is None:
         threads = 1 if workers else machine().threads
     return threads, workers or 0
-
-
-def _graph_of(expression: Any) -> dict[Key, GraphNode]:
-    return dict(convert_legacy_graph(dict(expression.__dask_graph__())))
-
-
-def _keys_of(expression: Any) -> list[Key]:
-    return list(flatten(expression.__dask_keys__()))
 
 
 def _held(run: Run) -> str:

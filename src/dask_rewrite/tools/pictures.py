@@ -7,9 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from html import escape
+from operator import attrgetter
 from typing import Any
 
 from dask.utils import key_split
+from toolz import groupby
 
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.tools.tables import shorten
@@ -79,9 +81,7 @@ def _boxes(needs: Mapping[Any, Iterable[Any]], tasks: Mapping[Any, int], name_of
 
 
 def _drawn(boxes: dict[Any, _Box], left_out: int) -> str:
-    rows: dict[int, list[_Box]] = {}
-    for box in boxes.values():
-        rows.setdefault(box.rank, []).append(box)
+    rows: dict[int, list[_Box]] = groupby(attrgetter("rank"), boxes.values())
     place = {rank: i for i, rank in enumerate(sorted(rows))}
     width = 0.0
     for rank in sorted(rows):  # each box as near below what it waits for as its neighbours let it

@@ -9,8 +9,6 @@ from typing import Any
 class _Missing:
     """Stands in a table for a function that this version of dask does not have."""
 
-    __slots__ = ("name",)
-
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -82,7 +82,10 @@ def concatenate_nested(arrays: Any, axes: Any = None) -> Any:
 
 
 def merge(arrays: Any, axes: Sequence[int]) -> Any:
-    """Blocks in a list of lists, whose levels lie along ``axes``, as one: the first gives the dtype."""
+    """``core.concatenate_axes``: blocks in a list of lists, whose levels lie along ``axes``, as one.
+
+    The first gives the dtype.
+    """
     lists, lengths = arrays, []
     while type(lists) is list and lists:
         lengths.append(len(lists))
@@ -133,11 +136,6 @@ def _merged_shaped(arrays: Any, shape: Any) -> Any:
     for count in shape[:0:-1]:
         grid = [grid[i : i + count] for i in range(0, len(grid), count)]
     return _merged(grid)
-
-
-def _merged_axes(arrays: Any, axes: Any) -> Any:
-    """``core.concatenate_axes``."""
-    return merge(arrays, axes)
 
 
 def _finalized(results: Any) -> Any:
@@ -222,7 +220,7 @@ JOINING: dict[Callable[..., Any], Known] = {
     of_dask(core, "_concatenate2"): Known(concatenate_nested, fresh=False),
     of_dask(core, "concatenate3"): Known(_merged, fresh=_joins),
     of_dask(core, "concatenate_shaped"): Known(_merged_shaped, fresh=_joins),
-    of_dask(core, "concatenate_axes"): Known(_merged_axes, fresh=_joins),
+    of_dask(core, "concatenate_axes"): Known(merge, fresh=_joins),
     of_dask(core, "finalize"): Known(_finalized, fresh=_finalizes),
     of_dask(_shuffle, "concatenate_arrays"): Known(_reordered),
 }

@@ -262,9 +262,7 @@ LINEAR_ALGEBRA: dict[Callable[..., Any], Known] = {
 }
 
 
-def _of_scipy(func: Any) -> Known:
-    return Known(partial(_factored, func, _lu), inputs=1, writing=("overwrite_a",))
-
-
 #: The same for functions of modules that are not imported only to be known.
-LATE_LINEAR_ALGEBRA: dict[tuple[str, str], Callable[[Any], Known]] = {("scipy.linalg", "lu"): _of_scipy}
+LATE_LINEAR_ALGEBRA: dict[tuple[str, str], Callable[[Any], Known]] = {
+    ("scipy.linalg", "lu"): lambda lu: Known(partial(_factored, lu, _lu), inputs=1, writing=("overwrite_a",))
+}

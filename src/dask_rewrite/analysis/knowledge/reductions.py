@@ -10,16 +10,7 @@ import numpy as np
 from dask.array import chunk, reductions, routines
 from dask.array.dispatch import nannumel_lookup, numel_lookup
 
-from dask_rewrite.analysis.knowledge.blocks import (
-    NUMBERS,
-    DType,
-    array,
-    block,
-    certain,
-    element,
-    plain,
-    reduced,
-)
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, DType, array, block, element, plain, reduced
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -166,8 +157,8 @@ def _rest_of_scan(func: Any, binop: Any, pre: Any, x: Any, axis: Any, dtype: Any
 
 def count(lookup: Any, x: Any, axis: Any = None, keepdims: Any = False, **dtype: Any) -> Any:
     """``reductions.numel`` and ``nannumel``: how many elements go into each one of the result."""
-    fact = certain(array(x))
-    if fact.dtype.kind not in NUMBERS:
+    fact = array(x)
+    if fact is None or fact.dtype.kind not in NUMBERS:
         return None
     found = _count_type(lookup, fact.ndim, axis is None, bool(keepdims), tuple(dtype.items()), fact.dtype)
     if found is None:
@@ -196,8 +187,8 @@ def _chunk_sum(a: Any, axis: Any = None, dtype: Any = None, keepdims: Any = None
     found = terms[0]
     for term in terms[1:]:
         found = elementwise(np.add, found, term, dtype=dtype)
-    fact = certain(block(found))
-    return fact if keepdims else viewed(np.squeeze, fact, axis[0])
+    fact = block(found)
+    return fact if fact is None or keepdims else viewed(np.squeeze, fact, axis[0])
 
 
 def _of(func: Any, needs: bool = False, inputs: int = 3) -> Known:

@@ -6,23 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain, repeat
-from operator import is_
+from operator import attrgetter, is_
 from types import MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
-from dask_rewrite.graph.nodes import (
-    GATHERING,
-    args_of,
-    func_of,
-    kwargs_of,
-    make_container,
-    make_task,
-    needs_of,
-    producer_of,
-    value_of,
-)
+from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, needs_of
+
+_func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
+_producer, _value = attrgetter("_data_producer"), attrgetter("value")
 
 
 class Form(NamedTuple):
@@ -89,12 +82,12 @@ def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
     if kind is Task:
         return _task(cells, columns)
     if kind is List:
-        lengths = list(map(len, map(args_of, cells)))
+        lengths = list(map(len, map(_args, cells)))
         _check_alike(lengths)
-        args = _each(map(args_of, cells), columns)
+        args = _each(map(_args, cells), columns)
         return make_container(first, args, needs_of(args))
     if kind is DataNode:
-        cells = list(map(value_of, cells))
+        cells = list(map(_value, cells))
         first = cells[0]
     elif issubclass(kind, GraphNode) or (issubclass(kind, TaskRef) and kind is not TaskRef):
         raise _Refused
@@ -106,18 +99,18 @@ def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
 
 def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     first = tasks[0]
-    options = list(map(kwargs_of, tasks))
+    options = list(map(_kwargs, tasks))
     same_options = all(map(is_, options, repeat(first.kwargs)))
-    if not all(map(is_, map(func_of, tasks), repeat(first.func))):
-        _check_alike(list(map(_identity, map(func_of, tasks))))
-    _check_alike(list(map(len, map(args_of, tasks))))
-    _check_alike(list(map(producer_of, tasks)))
+    if not all(map(is_, map(_func, tasks), repeat(first.func))):
+        _check_alike(list(map(_identity, map(_func, tasks))))
+    _check_alike(list(map(len, map(_args, tasks))))
+    _check_alike(list(map(_producer, tasks)))
     if not same_options:
         _check_alike(list(map(tuple, options)))
-    args = _each(map(args_of, tasks), columns)
+    args = _each(map(_args, tasks), columns)
     kwargs = first.kwargs
     if kwargs and id(first.func) not in GATHERING:
-        if not same_options or any(map(_refers, kwargs.values())):
+        if not same_options or any(isinstance(value, (GraphNode, TaskRef)) for value in kwargs.values()):
             kwargs = dict(zip(kwargs, _each(map(dict.values, options), columns)))
     return make_task(None, first.func, args, kwargs, needs_of(chain(args, kwargs.values())))
 
@@ -128,10 +121,6 @@ def _identity(func: Any) -> Any:
         given = [(name, id(value)) for name, value in func.keywords.items()]
         return (_identity(func.func), *map(id, func.args), *given)
     return (id(func.__self__), func.__name__) if type(func) is MethodType else id(func)
-
-
-def _refers(value: Any) -> bool:
-    return isinstance(value, (GraphNode, TaskRef))
 
 
 def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from toolz import identity
 
 from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.program import operation
+from dask_rewrite.passes.contract.groups import Group
 from dask_rewrite.passes.contract.terms import Term
 from dask_rewrite.passes.contract.trees import Tree, combiner, keeps_dimensions
 
@@ -100,11 +101,9 @@ def accumulate(
     terms: Sequence[Term],
     steps: Sequence[Sequence[Sequence[int]]],
     name: Callable[[int, int], Key],
-    in_place: bool,
-    scalar: bool,
-    loose: bool = False,
-    levels: int = 1,
-    wait: Callable[[int], TaskRef] | None = None,
+    group: Group,
+    levels: int,
+    wait: Callable[[int], TaskRef] | None,
 ) -> dict[Key, Task]:
     """The tasks of one sum: all steps of all chains, and the root.
 
@@ -120,20 +119,17 @@ def accumulate(
         For each chain its steps, for each step the numbers of the terms that it adds.
     name : callable
         From chain and step to a key.
-    in_place : bool
-        The terms are products that nobody else sees, of the dtype of the sum.
-    scalar : bool
-        The result has no axes: the root's own function decides what it is.
-    loose : bool
-        The terms are of unknown type: the tree's own function adds them up, which knows them all.
+    group : Group
+        Tells what adds up: a product itself, if nobody else sees it; the tree's own function, which knows all
+        types, if that of a term is not known; and the root's own function where the result has no axes.
     levels : int
         Partial sums of each chain that are held at a time, see `Partial`.
-    wait : callable, optional
+    wait : callable or None
         From a step to the gate that the step after it waits for.
     """
     nodes, ends = dict[Key, Task](), list[Any]()
-    combine = combiner(root.func) if loose else None
-    add = _adding(combine, adder(tree.reducer.dtype, in_place))
+    combine = combiner(root.func) if group.loose else None
+    add = _adding(combine, adder(tree.reducer.dtype, group.in_place))
     gather = _adding(combine, adder(tree.reducer.dtype, False))
 
     def keep(chain: int, step: int, expression: Task) -> TaskRef:
@@ -150,7 +146,7 @@ def accumulate(
             sofar = partial_sums.step(s, bodies, waits, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
     ends = _few(ends, len(steps), gather, keep)
-    by_root = scalar or loose
+    by_root = group.scalar or group.loose
     last = _by_root(root, ends, combine) if by_root else _with_axes(_sum(gather, ends), root, tree)
     nodes[tree.root] = under(tree.root, last, root._data_producer)
     return nodes

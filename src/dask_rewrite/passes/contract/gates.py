@@ -16,7 +16,8 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import is_array, make_task, may_move, nameless, under
+from dask_rewrite.graph.kinds import is_array
+from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
@@ -139,10 +140,10 @@ class Gates:
     def ref(self, step: int) -> TaskRef:
         return TaskRef((self.name, step))
 
-    def load(self, key: Key, node: GraphNode, step: int, root: bool) -> Task:
+    def load(self, key: Key, node: Any, step: int, root: bool) -> Task:
         """The same load under another key, waiting for a gate; ``root``: it has no other inputs."""
         self.used.add(step)
-        inner: Any = nameless(node) if type(node) is Task else DataNode(None, node.value)  # type: ignore[attr-defined] # only arrays and tasks wait
+        inner = nameless(node) if type(node) is Task else DataNode(None, node.value)
         gate = self.ref(step)
         return make_task(key, chunks.bind, (inner, gate), {}, node._dependencies | {gate.key}, root)
 

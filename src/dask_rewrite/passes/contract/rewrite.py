@@ -83,8 +83,7 @@ class Work:
             when = {name(c, s): s for c, mine in enumerate(steps) for s in range(len(mine) - 1)}
             for key, step in when.items():
                 accumulators.setdefault(step, []).append(key)
-            manner = group.in_place, group.scalar, group.loose
-            made = accumulate(tree, root, terms, steps, name, *manner, plan.levels, wait)
+            made = accumulate(tree, root, terms, steps, name, group, plan.levels, wait)
             rewrite.annotate(made, tree.root)
             timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
         if gates is not None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.pickling import attributes_of, by_reference, is_plain, pickled_up_to
 
 #: Values that weigh next to nothing and hold nothing.
@@ -79,8 +80,8 @@ class Scales:
         self._known: dict[int, Weight] = {}
         self._alive: list[Any] = []  # a new object at an old address is not the old object
         self._cores: dict[int, int] = {}  # bytes of the heavy parts
-        self._named: dict[int, bool] = {}
-        self._codes: dict[int, tuple[int, list[Any]]] = {}
+        self._named = ByIdentity[bool]()
+        self._codes = ByIdentity[tuple[int, list[Any]]]()
         self._opened: set[int] = set()  # what is being looked into
         self._sampling: list[int] = []  # containers of which samples are being weighed
 
@@ -205,15 +206,11 @@ class Scales:
 
     def is_named(self, function: Any) -> bool:
         """Whether a function is sent as no more than a name."""
-        found = self._named.get(id(function))
-        if found is None:
-            found = self._named[id(function)] = by_reference(function)
-            self._alive.append(function)
-        return found
+        return self._named.of(function, by_reference)
 
     def _function(self, function: FunctionType) -> tuple[int, list[Any]]:
         """A function that cannot be imported is sent with its code and all that this refers to."""
-        own, parts = self._code(function)
+        own, parts = self._codes.of(function.__code__, lambda code: self._code(code, function.__globals__))
         parts = [*parts, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         for cell in function.__closure__ or ():
             try:
@@ -222,25 +219,19 @@ class Scales:
                 continue  # an empty cell
         return own, [part for part in parts if type(part) not in ATOMS and part is not function]
 
-    def _code(self, function: FunctionType) -> tuple[int, list[Any]]:
+    def _code(self, code: CodeType, known: dict[str, Any]) -> tuple[int, list[Any]]:
         """Bytes of a function's code, and the constants and globals that it uses."""
-        at = id(function.__code__)
-        found = self._codes.get(at)
-        if found is None:
-            own = 300
-            values: list[Any] = []
-            codes = [function.__code__]
-            names: set[str] = set()
-            while codes:
-                code = codes.pop()
-                own += len(code.co_code) + sum(map(len, code.co_names)) + len(code.co_linetable)
-                codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-                values += [constant for constant in code.co_consts if type(constant) in (str, bytes, tuple)]
-                names.update(code.co_names)
-            known = function.__globals__
-            values += [known[name] for name in sorted(names) if name in known]
-            found = self._codes[at] = self._items(values, own)
-        return found
+        own = 300
+        values: list[Any] = []
+        codes = [code]
+        names: set[str] = set()
+        while codes:
+            code = codes.pop()
+            own += len(code.co_code) + sum(map(len, code.co_names)) + len(code.co_linetable)
+            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+            values += [constant for constant in code.co_consts if type(constant) in (str, bytes, tuple)]
+            names.update(code.co_names)
+        return self._items([*values, *[known[name] for name in sorted(names) if name in known]], own)
 
     def _object(self, value: Any, kind: type) -> tuple[int, list[Any] | None]:
         try:

@@ -41,12 +41,7 @@ class Copies:
     """
 
     def __init__(
-        self,
-        site: Site,
-        phases: Phases,
-        repeatable: Mapping[Key, Again],
-        first: Mapping[Key, int],
-        name: str,
+        self, site: Site, phases: Phases, repeatable: Mapping[Key, Again], first: Mapping[Key, int], name: str
     ) -> None:
         self._first, self._name = first, name
         self._gates: dict[tuple[Key, ...], Key] = {}

@@ -166,17 +166,12 @@ def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bo
         inner = inner.func
     if id(inner) in _READS or id(inner) in _DRAWS:
         return True
-    try:
-        cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or known_cheap(inner)
+    try:  # ``methodcaller`` objects are equal, and do not share an identity
+        cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or inner in ELEMENTWISE or inner in MOVEMENT
     except TypeError:  # not hashable
         return False
     found = known_call(func, args, kwargs) if cheap else None
     return found is not None and found.pure
-
-
-def known_cheap(func: Any) -> bool:
-    """Whether it equals a function of the tables, as ``methodcaller`` objects do not share an identity."""
-    return func in ELEMENTWISE or func in MOVEMENT
 
 
 def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.nodes import is_coroutine
 from dask_rewrite.passes.site import Site
 
@@ -53,27 +54,17 @@ def own_value(task: Task, site: Site) -> Own:
     order: list[Task] = []
     views = {block.key}  # of what may share memory with the block
     made = {block.key}
-    waiting = dict(found)
-    while waiting:  # few: each round finds at least one, or ends
-        ready = [
-            key
-            for key, node in waiting.items()
-            if not made.isdisjoint(node._dependencies) and waiting.keys().isdisjoint(node._dependencies)
-        ]
-        for key in ready:
-            node = waiting.pop(key)
-            order.append(node)
-            made.add(key)
-            effect = site.effects.of(node)
-            if effect == "unknown":
-                views |= {key, value.key}
-            elif effect == "view" and not views.isdisjoint(node._dependencies):
-                views.add(key)
-        if not ready:
-            # what does not depend on the block is not its own, and waited for like any other value
-            lost = [key for key, node in waiting.items() if waiting.keys().isdisjoint(node._dependencies)]
-            for key in lost or list(waiting):
-                del waiting[key]
+    for key in producers_first(sorted(found, key=str, reverse=True), found):
+        node = found[key]
+        if made.isdisjoint(node._dependencies):  # not of the block, and waited for like any other value
+            continue
+        order.append(node)
+        made.add(key)
+        effect = site.effects.of(node)
+        if effect == "unknown":
+            views |= {key, value.key}
+        elif effect == "view" and not views.isdisjoint(node._dependencies):
+            views.add(key)
     if value.key not in made:
         return NOTHING
     return Own(tuple(order), value.key in views)

@@ -15,7 +15,7 @@ from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.share.bulk_effects import users_of, written
+from dask_rewrite.passes.share.bulk_effects import maybe_written, users_of
 from dask_rewrite.passes.share.immutable import is_frozen
 from dask_rewrite.passes.share.value_numbering import Numbering
 from dask_rewrite.remarks import Remarks
@@ -67,7 +67,7 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) 
     before, consumers, outputs = graph.nodes, numbering.consumers, frozenset(graph.outputs)
     groups = _groups(graph, facts, numbering, outputs)
     wanted = [key for group in groups if not (group.frozen or group.large) for key in group.keys]
-    unsafe = written(wanted, before, consumers, outputs, numbering.behaviour)
+    unsafe = maybe_written(wanted, before, consumers, outputs, numbering.behaviour)
     renamed: dict[Key, TaskRef] = {}
     made: Nodes = {}
     for group in groups:

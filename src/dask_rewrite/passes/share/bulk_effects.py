@@ -44,8 +44,6 @@ class Behaviour:
     [('view', True), ('view', True)]
     """
 
-    __slots__ = ("_by_form", "_by_token", "_effects", "_forms", "_nodes", "_strange", "tokens")
-
     def __init__(self, nodes: Mapping[Key, GraphNode]) -> None:
         self.tokens: dict[Key, int] = {}
         self._nodes = nodes
@@ -129,12 +127,8 @@ def users_of(keys: Iterable[Key], consumers: Consumers) -> Iterable[Key]:
     return chain.from_iterable(map(consumers.get, keys, repeat(())))
 
 
-def written(
-    keys: Iterable[Key],
-    nodes: Nodes,
-    consumers: Consumers,
-    outputs: Collection[Key],
-    behaviour: Behaviour,
+def maybe_written(
+    keys: Iterable[Key], nodes: Nodes, consumers: Consumers, outputs: Collection[Key], behaviour: Behaviour
 ) -> set[Key]:
     """Blocks of which it is not known that nobody writes into them, or into a view of them.
 
@@ -158,7 +152,7 @@ def written(
     >>> from dask._task_spec import Task, TaskRef
     >>> from dask_rewrite.graph.graph import consumers_of
     >>> nodes = {"y": Task("y", operator.getitem, TaskRef("x"), 0), "z": Task("z", sorted, TaskRef("y"))}
-    >>> sorted(written(["x"], nodes, consumers_of(nodes), ["z"], Behaviour(nodes)))
+    >>> sorted(maybe_written(["x"], nodes, consumers_of(nodes), ["z"], Behaviour(nodes)))
     ['x', 'y']
     """
     views: set[Key] = set()

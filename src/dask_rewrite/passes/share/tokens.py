@@ -59,8 +59,6 @@ class Identity:
     False
     """
 
-    __slots__ = ("_bodies", "_budget", "_contents", "_functions", "_keyword_dicts", "_number_of", "_seen")
-
     def __init__(self, numbers: Mapping[Key, Hashable], budget: int = 2**25) -> None:
         self._number_of: Callable[[Key, Key], Hashable] = numbers.get
         self._budget = budget
@@ -123,10 +121,7 @@ class Identity:
         return list(map(known.__getitem__, at))
 
     def _in_groups(
-        self,
-        nodes: Sequence[Any],
-        forms: list[Hashable],
-        tokens: Callable[[Sequence[Any]], list[Hashable]],
+        self, nodes: Sequence[Any], forms: list[Hashable], tokens: Callable[[Sequence[Any]], list[Hashable]]
     ) -> list[Hashable]:
         """The tokens of nodes, those of one form at a time."""
         if len(set(forms)) == 1:

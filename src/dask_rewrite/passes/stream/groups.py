@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from dask._task_spec import DataNode
 from dask.typing import Key
+from toolz import groupby
 
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.site import Site
@@ -18,18 +20,13 @@ MOST_TREES = 12
 
 def group_trees(trees: Sequence[Tree], site: Site, users: Mapping[Key, int]) -> list[list[Tree]]:
     """The trees, those together that share a block at each step and do not wait for one another."""
-    alike: dict[Any, list[Tree]] = {}
-    for tree in trees:
-        alike.setdefault(tree.form, []).append(tree)
+    alike: dict[Any, list[Tree]] = groupby(attrgetter("form"), trees)
     if all(len(found) == 1 for found in alike.values()):
         return [[tree] for tree in trees]
     nodes = site.graph.nodes
     roots = frozenset([tree.root for tree in trees])
     level = levels(nodes, list(producers_first(list(nodes), nodes)), roots)
-    groups: list[list[Tree]] = []
-    for found in alike.values():
-        groups.extend(_linked(found, level, site, users))
-    return groups
+    return [group for found in alike.values() for group in _linked(found, level, site, users)]
 
 
 def _linked(

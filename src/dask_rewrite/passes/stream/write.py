@@ -13,7 +13,7 @@ from dask.typing import Key
 from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.graph.names import JOINED, mark, unmarked
 from dask_rewrite.graph.nodes import (
-    NO_DEPS,
+    Deps,
     call_with_dict,
     cast_to,
     list_of,
@@ -94,7 +94,7 @@ class _Outline:
         self._known: dict[Key, TaskRef] = {}
         #: what the program is given, and what that depends on
         self.given: dict[str, Any] = {}
-        self.needs: frozenset[Key] = NO_DEPS
+        self.needs: Deps = frozenset()
 
     def member(self, key: Key) -> Task | None:
         """The step of a task; None if it is given to the program as a whole."""
