@@ -10,7 +10,6 @@ import cloudpickle
 import numpy as np
 import pytest
 from dask._task_spec import Task
-from distributed.protocol import dask_deserialize, dask_serialize
 
 from dask_rewrite.hook.wire import Packed
 from dask_rewrite.hook.wire_columns import Columns
@@ -19,23 +18,12 @@ from hook.wire_cases import (
     FORMS,
     NESTED,
     ROWS,
-    Refused,
     assert_arrives,
     ref,
     table,
     through_distributed,
     user,
 )
-
-
-@dask_serialize.register(Refused)
-def _written(value: Refused) -> tuple[dict[str, Any], list[Any]]:
-    return {}, []
-
-
-@dask_deserialize.register(Refused)
-def _read(header: Any, frames: Any) -> Refused:
-    return Refused()
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -13,7 +13,7 @@ import cloudpickle
 import numpy as np
 import toolz
 from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Set, Task, TaskRef, Tuple
-from distributed.protocol import deserialize, serialize, to_serialize
+from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize, to_serialize
 from distributed.protocol.pickle import dumps
 
 from dask_rewrite.hook.wire import Packed
@@ -62,6 +62,16 @@ class Refused:
 
     def __reduce__(self) -> Any:
         raise TypeError("cannot be pickled")
+
+
+@dask_serialize.register(Refused)
+def _written(value: Refused) -> tuple[dict[str, Any], list[Any]]:
+    return {}, []
+
+
+@dask_deserialize.register(Refused)
+def _read(header: Any, frames: Any) -> Refused:
+    return Refused()
 
 
 def beside_what_pickle_refuses(value: Any) -> Any:
