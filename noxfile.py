@@ -203,6 +203,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def downstream(session: nox.Session) -> None:
+    """Libraries that build on dask, beside stock: the same answers?"""
+    install(session, "demo", "downstream")
+    session.run("python", "-m", "benchmarks.downstream", *session.posargs)
+
+
+@nox.session
 def cubed(session: nox.Session) -> None:
     """cubed beside stock dask and this package, in an environment of its own."""
     install(session, "demo", "cubed")
