@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dask_rewrite
-from dask_rewrite.analysis.memory import graphs
+from dask_rewrite.analysis.memory import graphs, original
 from dask_rewrite.graph.names import unmarked
 from dask_rewrite.passes import reread
 from helpers import switched_on
@@ -87,6 +87,17 @@ def test_plans_that_cannot_help_are_not_simulated(
     sent(blocks * BLOCK, program())
     assert (sizes.calls, passes.calls) == (simulated, reread_runs)
     assert bool(recwarn) is warns
+
+
+def test_the_graph_as_it_came_is_not_looked_at_where_all_functions_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    converted = Counted(monkeypatch, original, "convert_legacy_graph")
+    sent(8 * BLOCK, anomaly())
+    assert not converted.calls
+    with pytest.warns(dask_rewrite.RewriteWarning, match="would hold"):
+        sent(8 * BLOCK, opaque())
+    assert converted.calls == 1
 
 
 def test_names_say_what_a_task_waits_for() -> None:

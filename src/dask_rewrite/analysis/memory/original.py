@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
@@ -24,20 +25,30 @@ class Original:
     """
 
     def __init__(self, hlg: Mapping[Key, Any] | None) -> None:
-        self._nodes: dict[Key, GraphNode] = {} if hlg is None else dict(convert_legacy_graph(dict(hlg)))
+        self._hlg = hlg
         self._stock: Mapping[Key, GraphNode] = {}
         self._results = Results(self._lookup, self._stated(declared_blocks(hlg)))
 
-    def _stated(self, declared: Callable[[Key], Any]) -> Callable[[Key], Any]:
-        """What collections state of blocks, and so of delayed values that are blocks under another name."""
+    @cached_property
+    def _nodes(self) -> dict[Key, GraphNode]:
+        """All tasks; of most graphs nobody asks for any."""
+        return {} if self._hlg is None else dict(convert_legacy_graph(dict(self._hlg)))
+
+    @cached_property
+    def _blocks(self) -> dict[Key, Key]:
+        """The blocks that delayed values are."""
         blocks: dict[Key, Key] = {}
         for key, node in self._nodes.items():
             if type(node) is Alias and type(key) is tuple:
                 blocks.setdefault(node.target, key)
+        return blocks
+
+    def _stated(self, declared: Callable[[Key], Any]) -> Callable[[Key], Any]:
+        """What collections state of blocks, and so of delayed values that are blocks under another name."""
 
         def stated(key: Key) -> Any:
             found = declared(key)
-            return declared(blocks[key]) if found is None and key in blocks else found
+            return declared(self._blocks[key]) if found is None and key in self._blocks else found
 
         return stated
 
