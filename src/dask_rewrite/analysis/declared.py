@@ -173,12 +173,12 @@ class Declared:
             chunks = tuple([(1,) * len(c) if i in axes else c for i, c in enumerate(chunks)])
         symbol = Symbol(name, np.dtype(said["dtype"]))
         alike = (said["dtype"], said.get("chunk_type"))
-        trusted = not axes and not _keeps_axes(layer) and name not in self.doubtful
+        trusted = not axes and not _keeps_axes(layer) and name not in self._doubtful
         exact = set(map(type, chain.from_iterable(chunks))) <= _INT
         return _Array(chunks, symbol, alike, trusted, exact, {})
 
     @cached_property
-    def doubtful(self) -> set[Any]:
+    def _doubtful(self) -> set[Any]:
         """Arrays that others take to be of unknown sizes: these were corrected after they were declared."""
         unknown = ByIdentity[bool]()
         found: set[Any] = set()

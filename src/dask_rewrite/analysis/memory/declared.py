@@ -16,7 +16,7 @@ def declared_blocks(hlg: Any) -> Callable[[Key], Fact | None]:
     """From the key of a block, renamed by a rewrite or not, to the shape and dtype that its array states.
 
     These are estimates: collections may state what is not so. Only a HighLevelGraph has such statements.
-    Where others take the sizes to be unknown (``x[x > 0]``), nothing is said.
+    Of what a mask picks (``x[x > 0]``) dask states the whole, which is the most that it can be.
 
     Examples
     --------
@@ -36,6 +36,6 @@ def declared_blocks(hlg: Any) -> Callable[[Key], Fact | None]:
         name: Any = key[0]
         if name not in hlg.layers and isinstance(name, str):
             name = unmarked(name)
-        return None if name in stated.doubtful else stated.belief((name, *key[1:]))
+        return stated.belief((name, *key[1:]))
 
     return declared
