@@ -45,6 +45,11 @@ STATE: dict[str, tuple[str, str, str]] = {
         "one entry",
         "both are one tuple, replaced as a whole",
     ),
+    "graph/collector.py _aged": (
+        "large graphs since all garbage was looked for",
+        "one integer",
+        "two threads at once may count one graph instead of two",
+    ),
     "graph/kinds.py KINDS": ("what types of arguments mean", "10,000 types", _ATOMIC),
     "graph/kinds.py LEGACY_KINDS": ("what types of values in legacy tasks mean", "10,000 types", _ATOMIC),
     "graph/names.py _word": ("readable words of names", "1,024 entries", _LRU),

@@ -53,6 +53,17 @@ def test_garbage_is_still_found(many: int) -> None:
     assert len(made) == many
 
 
+def test_garbage_of_a_loop_over_large_graphs_does_not_pile_up() -> None:
+    remembered = []
+    for _ in range(40):
+        with collector_paused():
+            made = [[i] for i in range(2 * _MANY)]
+            kept = Circle()
+        remembered.append(weakref.ref(kept))
+        del made
+    assert sum(each() is not None for each in remembered) <= 12
+
+
 def test_what_was_frozen_stays_frozen() -> None:
     gc.freeze()
     kept: list[Any] = []
