@@ -14,12 +14,14 @@ from dask.utils import format_bytes
 
 from dask_rewrite.analysis.memory.graphs import sized
 from dask_rewrite.analysis.memory.original import Original
-from dask_rewrite.analysis.memory.runs import Run, simulate
+from dask_rewrite.analysis.memory.runs import Run, Standing, simulate
 from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.scheduler import as_if, machine
 from dask_rewrite.tools.curves import curve
 from dask_rewrite.tools.expressions import expression_of
 from dask_rewrite.tools.tables import html_table, shorten, text_table
+
+__all__ = ["Forecast", "Run", "Standing", "forecast"]
 
 #: Kinds of results that are shown.
 _SHOWN = 6
