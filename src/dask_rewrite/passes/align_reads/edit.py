@@ -18,8 +18,8 @@ from dask.utils import key_split
 
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
 from dask_rewrite.graph.names import fingerprint
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, make_task, nameless, under
-from dask_rewrite.graph.program import operation, straight_line
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
+from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import Box, cuts, runs, touched
@@ -130,11 +130,7 @@ class Edit:
             index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
             block = TaskRef(steps[-1][0])
             steps.append(((np.empty, len(steps)), written(block, [index], [value])))
-        inputs = dict.fromkeys(dep for _, value in parts for dep in sorted(value._dependencies, key=str))
-        names = {key: f"x{i}" for i, key in enumerate(inputs)}
-        given = {name: TaskRef(key) for key, name in names.items()}
-        made = call_with_dict("", straight_line(steps, names), given, frozenset(names), False)
-        return nameless(made)
+        return nameless(program_task("", steps, False))
 
     def _part(self, unit: Box, box: Box) -> Any:
         ref = TaskRef(self._unit(unit))

@@ -83,7 +83,7 @@ class Regrid:
         """Coarse blocks that are large would stand until each of many users had its sliver."""
         if 100 * sum([key in after for key in parts]) <= STILL_PARTS * len(parts):
             return False
-        sources = {views.of(key).source for key in parts if key in after}  # type: ignore[union-attr]
+        sources = {views.of(key).source for key in parts if key in after}  # type: ignore[union-attr] # parts have views
         known = [views.source(key) for key in sources if key in made]
         return max([prod(each.shape) * each.dtype.itemsize for each in known], default=0) >= LARGE
 

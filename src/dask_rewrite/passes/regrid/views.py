@@ -70,7 +70,7 @@ class Views:
             path.append((here, task.args[1]))
             here = task.args[0].key
         for here, index in reversed(path):
-            below = views[self._nodes[here].args[0].key]  # type: ignore[attr-defined]
+            below = views[self._nodes[here].args[0].key]  # type: ignore[attr-defined] # a path of tasks
             views[here] = (below and _cut(below, literal(index))) or self._leaf(here)
         return views[key]
 
