@@ -8,6 +8,9 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Task, TaskRef
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
 
 from helpers import assert_same_as_stock, checked, distinct
 
@@ -267,3 +270,36 @@ def test_blocks_that_are_no_arrays() -> None:
     x = distinct((4,), 2).map_blocks(lambda b: float(b.sum()), chunks=((1, 1),), dtype="f8")
     y = x.map_blocks(lambda value: np.array([value + 1]), dtype="f8", chunks=((1, 1),))
     check(y)
+
+
+class Remote:
+    """Stands for a function elsewhere, which is asked over the network for each unknown name."""
+
+    __name__ = "remote"
+
+    def __init__(self, answers: bool) -> None:
+        self.answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.answers:
+            return self
+        raise RuntimeError(f"asked for {name}")
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        return block[:3] * 2
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_functions_are_not_asked_for_attributes(answers: bool) -> None:
+    x = distinct((12, 8), 4)
+    tasks: dict[Any, Any] = {
+        ("remote", *key[1:]): Task(("remote", *key[1:]), Remote(answers), TaskRef(key))
+        for key in flatten(x.__dask_keys__())
+    }
+    graph = HighLevelGraph.from_collections("remote", tasks, [x])
+    y = da.Array(graph, "remote", chunks=((3, 3, 3), (4, 4)), dtype=x.dtype)
+    for z in (y, y + 1, y[:2, 1:6] + y[1:3, 2:7], y.sum(axis=0)):
+        checked(z)
+        assert_same_as_stock(z)

@@ -7,7 +7,7 @@ the functions that dask would have called; declared dtypes are good for estimate
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -232,7 +232,7 @@ def _options(task: Any) -> dict[str, Any]:
     func: Any = task[0] if type(task) is tuple and task else getattr(task, "func", None)
     if isinstance(func, functoolz.Compose):  # dask concatenates first, and then reduces
         func = func.funcs[-1]
-    while hasattr(func, "keywords"):
+    while isinstance(func, (partial, functoolz.curry)):  # users' callables are asked for no attributes
         found = {**func.keywords, **found}
         func = func.func
     return found

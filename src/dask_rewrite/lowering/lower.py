@@ -67,7 +67,7 @@ class Lowering:
     max_seconds : float
         Raise `OverBudget` after so long.
     shared : bool
-        Whether others whom nobody knows may hold the same blocks; see :class:`dask_rewrite.graph.Graph`.
+        Whether others whom nobody knows may hold the same blocks; see `dask_rewrite.graph.graph.Graph`.
     salt : str
         Goes into the names of inner tasks, so that other options give other names.
     assume : bool

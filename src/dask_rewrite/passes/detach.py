@@ -6,6 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import prod
 from typing import Any, ClassVar
@@ -50,7 +51,7 @@ class Detach:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         called = context.by_function(graph).values()
-        largest = [tasks for tasks in called if getattr(tasks[0].func, "func", None) is topk]
+        largest = [tasks for tasks in called if _is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
@@ -107,6 +108,10 @@ def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: d
     except TypeError:  # slices by something that is no number
         return prod(shape)
     return found
+
+
+def _is_topk(func: Any) -> bool:
+    return type(func) is partial and func.func is topk  # users' callables are asked for no attributes
 
 
 def _is_basic(index: Any) -> bool:
