@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import dask
 import dask.array as da
+import numpy as np
 import pytest
+from dask._task_spec import List, Task, TaskRef
 from dask.array.lib.stride_tricks import sliding_window_view
+from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.read import Reader
@@ -75,6 +80,42 @@ def test_the_same_graph_as_one_by_one(program: Any, workers: int, monkeypatch: p
     monkeypatch.undo()
     for output in outputs:
         assert_same_as_stock(output)
+
+
+def turned_round(a: Any, b: Any) -> list[Any]:
+    return [b, a]
+
+
+def part_of(x: da.Array, name: str, func: Callable[..., Any], make: Any, ndim: int) -> da.Array:
+    """An array of one block, which a task makes of the blocks of another array."""
+    key = (name, *[0] * ndim)
+    refs = [TaskRef(ref) for ref in dask.core.flatten(x.__dask_keys__())]
+    graph = HighLevelGraph.from_collections(name, {key: Task(key, func, *make(refs))}, dependencies=[x])
+    return da.Array(graph, name, tuple([(n,) for n in x.shape[:ndim]]), dtype=x.dtype)
+
+
+def assert_told_apart(one: da.Array, other: da.Array) -> None:
+    for first, second in ((one, other), (other, one)):
+        arrays = [first, first[:1], second[:1], second]
+        expected = dask.compute(*arrays, scheduler="sync")
+        with switched_on():
+            found = dask.compute(*arrays, scheduler="sync")
+        for right, value in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(value, right, strict=True)
+
+
+def test_a_join_of_what_some_function_gives_is_not_taken_for_a_join_of_its_arguments() -> None:
+    x = distinct((8,), 4) + 1
+    straight = part_of(x, "a", np.concatenate, lambda refs: [List(*refs)], 1)
+    turned = part_of(x, "b", np.concatenate, lambda refs: [Task(None, turned_round, *refs)], 1)
+    assert_told_apart(straight, turned)
+
+
+def test_ranges_in_an_index_are_not_taken_for_slices() -> None:
+    x = distinct((3, 3), 3) + 1
+    sliced = part_of(x, "a", operator.getitem, lambda refs: [*refs, (slice(0, 3, 1), slice(0, 3, 1))], 2)
+    diagonal = part_of(x, "b", operator.getitem, lambda refs: [*refs, (range(0, 3, 1), range(0, 3, 1))], 1)
+    assert_told_apart(sliced, diagonal)
 
 
 def test_more_columns_are_no_more_to_read(monkeypatch: pytest.MonkeyPatch) -> None:

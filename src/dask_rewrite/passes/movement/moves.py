@@ -25,7 +25,7 @@ MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))
 DType: TypeAlias = np.dtype[Any] | Symbol
 #: A mosaic and its dtype.
 Block: TypeAlias = tuple[Mosaic, DType]
-_ENDS = {int, type(None)}
+_ENDS, _REFERENCES = {int, type(None)}, {TaskRef}
 
 
 def leaf_of(key: Key | None, fact: Fact) -> Block | None:
@@ -127,22 +127,22 @@ def _is_width(width: Any) -> bool:
 
 def operation_of(task: Task) -> tuple[Any, list[Key]] | None:
     """What a task does, in a form that can be looked up, and to which blocks; None for what is not usual."""
-    args = task.args
+    args, func = task.args, id(task.func)
     if task.kwargs or not 1 <= len(args) <= 2:
         return None
-    try:
-        first, func = args[0], id(task.func)
-        if type(first) is not TaskRef:
-            if func not in JOINS:
-                return None
-            counts: Any = args[1] if len(args) == 2 else ()
-            refs = [ref.key for ref in first.args]
-            return ((func, *counts), refs) if _ENDS.issuperset(map(type, counts)) else None
-        if func not in GETITEMS:
+    if type(args[0]) is TaskRef:
+        if func not in GETITEMS or len(args) == 1 or type(args[1]) is not tuple:
             return None
         ends: list[Any] = []
         for item in args[1]:
+            if type(item) is not slice:  # a range has the same three numbers, and picks other elements
+                return None
             ends += (item.start, item.stop, item.step)
-        return (tuple(ends), [first.key]) if _ENDS.issuperset(map(type, ends)) else None
-    except (AttributeError, IndexError, TypeError):
+        return (tuple(ends), [args[0].key]) if _ENDS.issuperset(map(type, ends)) else None
+    refs = items_of(args[0]) if func in JOINS else None
+    counts: Any = args[1] if len(args) == 2 else ()
+    if refs is None or type(counts) not in (tuple, list) or not _ENDS.issuperset(map(type, counts)):
         return None
+    if not _REFERENCES.issuperset(map(type, refs)):  # what other expressions give is not known from keys
+        return None
+    return (func, len(args), *counts), [ref.key for ref in refs]
