@@ -11,11 +11,12 @@ import io
 import operator
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
 import cloudpickle
+from dask._task_spec import Task, TaskRef
 from dask.tokenize import normalize_token
 
 
@@ -93,6 +94,37 @@ class Own:
 
     def __repr__(self) -> str:
         return f"<own {type(self.value).__name__}>"
+
+
+def unheld(node: Any, lookup: Callable[[Any], Any]) -> Any:
+    """A task with the function that it is handed by a `Held`; anything else as it is.
+
+    Parameters
+    ----------
+    node : object
+        What may be a task.
+    lookup : callable
+        From a key to its node, or None.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode
+    >>> held = {"held": DataNode("held", Held(abs))}
+    >>> task = Task("y", operator.call, Task(None, operator.call, TaskRef("held")), TaskRef("x"))
+    >>> unheld(task, held.get)
+    <Task 'y' abs(TaskRef('x'))>
+    """
+    if type(node) is not Task or node.func is not operator.call or not node.args:
+        return node
+    giving = node.args[0]
+    if type(giving) is not Task or giving.func is not operator.call or not giving.args:
+        return node
+    held = giving.args[0]
+    if isinstance(held, TaskRef):
+        held = getattr(lookup(held.key), "value", None)
+    if type(held) is not Held or not callable(held.value):
+        return node
+    return Task(node.key, held.value, *node.args[1:], **node.kwargs)
 
 
 def payload_of(value: Any, holes: Sequence[Sequence[Any]] = ()) -> bytes:

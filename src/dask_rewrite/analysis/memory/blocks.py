@@ -21,6 +21,7 @@ from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.templates import opened
 
 #: Names of the tasks that make one result of the blocks of a collection.
@@ -32,9 +33,8 @@ _VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fr
 _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
-_STORES = frozenset(
-    getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name)
-)
+#: Functions that store blocks.
+STORES = frozenset(getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name))
 
 
 class Result(NamedTuple):
@@ -78,8 +78,12 @@ class Results:
     """
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> None:
-        self._lookup = lookup
-        self._facts = Facts(lambda key: _bound(lookup(key)), estimate)
+        def plain(key: Key) -> GraphNode | None:
+            node: GraphNode | None = unheld(lookup(key), lookup)
+            return node
+
+        self._lookup = plain
+        self._facts = Facts(lambda key: _bound(plain(key)), estimate)
         self._sizes: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 
@@ -198,7 +202,7 @@ class Results:
         for call in calls_of(node):
             if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
                 read += self._size_of(call) or nbytes or 0
-            elif _is_in(call.func, _STORES) and call.args:
+            elif _is_in(call.func, STORES) and call.args:
                 written += self._size_of(call.args[0]) or 0
         return read, written
 
@@ -214,7 +218,7 @@ class Results:
 
 
 def _reaches_out(body: Any) -> bool:
-    return any(_is_in(call.func, _STORES) or _is_in(call.func, LOADING) for call in calls_of(body))
+    return any(_is_in(call.func, STORES) or _is_in(call.func, LOADING) for call in calls_of(body))
 
 
 def _gathered(node: Task) -> Iterator[Any]:
@@ -239,7 +243,10 @@ def _is_in(func: Any, functions: Any) -> bool:
 
 def gives_nothing(node: Any) -> bool:
     """Whether a task is there for what it does: it waits, or stores and does not give back."""
-    if type(node) is not Task or not _is_in(node.func, _STORES):
+    body = getattr(node.func, "__self__", None) if type(node) is Task else None
+    if type(body) is Task and _is_in(body.func, STORES):
+        node = opened(node)
+    if type(node) is not Task or not _is_in(node.func, STORES):
         return type(node) is Task and _is_in(node.func, _WAITING)
     return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
 

@@ -22,6 +22,7 @@ from dask_rewrite.analysis.memory.blocks import gives_nothing
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.templates import calls_frame, frame_of
+from dask_rewrite.passes.reread.overwritten import Overwritten
 from dask_rewrite.passes.site import Site
 
 _READS = frozenset(map(id, GETTERS))
@@ -77,6 +78,7 @@ class Repeatable:
     def __init__(self, site: Site, min_bytes: int) -> None:
         self._site, self._min_bytes = site, min_bytes
         self._bodies = ByIdentity[bool]()
+        self._overwritten = Overwritten(site.graph.nodes)
         self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
         self._users = site.context.users(site.graph)
         self._bytes: dict[Key, int] = {}
@@ -119,6 +121,8 @@ class Repeatable:
                     return None
                 shared.add(dep)
         if (shared and not below) or not self._may_repeat(node) or not site.context.may_move(node.func):
+            return None
+        if self._overwritten.is_taken_by(node):
             return None
         size = estimate(site.facts, key)
         own = 0 if size is None else size.nbytes

@@ -1,0 +1,133 @@
+"""Arrays that a graph may overwrite while it reads them: where it stores, and where these live."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.memory.blocks import STORES
+from dask_rewrite.analysis.memory.calls import calls_of
+from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.held import unheld
+
+#: Wrappers that stand in each other, at most.
+_WRAPPED = 8
+
+
+class Overwritten:
+    """Which arrays the tasks of a graph may store into.
+
+    Two handles of a file are two objects: an array is what is stored into unless it is known to live
+    somewhere else.
+
+    Parameters
+    ----------
+    nodes : mapping of Key to GraphNode
+        The graph.
+
+    Examples
+    --------
+    >>> from dask.array.core import load_store_chunk
+    >>> x, y = np.ones(3), np.ones(3)
+    >>> found = Overwritten({"y": Task("y", load_store_chunk, TaskRef("x"), y, slice(3))})
+    >>> [found.is_taken_by(Task("z", np.negative, each)) for each in (x, y, y[1:])]
+    [False, True, True]
+    """
+
+    def __init__(self, nodes: Mapping[Key, GraphNode]) -> None:
+        self._nodes = nodes
+        self._bodies, self._known = ByIdentity[bool](), ByIdentity[bool]()
+
+    def is_taken_by(self, task: Task) -> bool:
+        """Whether a task takes an array which may be stored into, as far as anybody knows."""
+        if not self._targets:
+            return False
+        given = [each for call in calls_of(task) for each in (*call.args, *call.kwargs.values())]
+        return any(self._known.of(each, self._may_be) for each in map(self._value, given))
+
+    def _may_be(self, source: Any) -> bool:
+        if source is not None and not _is_array(source):
+            return False
+        return any(_may_be_same(_unwrapped(source), target) for target in self._targets)
+
+    @cached_property
+    def _targets(self) -> list[Any]:
+        found = {id(each): each for node in self._nodes.values() for each in self._targets_of(node)}
+        return list(map(_unwrapped, found.values()))
+
+    def _targets_of(self, node: Any) -> Iterator[Any]:
+        task = unheld(node, self._nodes.get)
+        if type(task) is not Task:
+            return
+        if type(task.func) is MethodType and not self._bodies.of(task.func.__self__, _stores):
+            task = Task(None, tuple, *task.args)  # only what it is given
+        for call in calls_of(task):
+            if _is_store(call):
+                yield self._value(call.args[1]) if len(call.args) > 1 else None
+
+    def _value(self, given: Any) -> Any:
+        """An argument, or what it refers to; None if nobody knows what that is."""
+        node = self._nodes.get(given.key) if isinstance(given, TaskRef) else given
+        if type(node) is DataNode:
+            return node.value
+        return () if given is None else node
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and not isinstance(value, (np.generic, GraphNode))
+
+
+def _stores(body: Any) -> bool:
+    return any(map(_is_store, calls_of(body)))
+
+
+def _is_store(call: Task) -> bool:
+    try:
+        return call.func in STORES
+    except TypeError:  # not hashable
+        return False
+
+
+def _unwrapped(value: Any) -> Any:
+    """The array in layers of adapters, such as those of xarray."""
+    for _ in range(_WRAPPED):
+        if isinstance(value, np.ndarray) or _place(value) is not None:
+            break
+        inner = getattr(value, "array", None)
+        inner = getattr(value, "_array", None) if inner is None else inner
+        if inner is None:
+            break
+        value = inner
+    return value
+
+
+def _place(value: Any) -> str | None:
+    """Where a Zarr array lives; None for anything else."""
+    if type(value).__module__.partition(".")[0] != "zarr":
+        return None
+    store, path = getattr(value, "store", None), getattr(value, "path", None)
+    if store is None or path is None:
+        return None
+    if type(store).__name__ == "MemoryStore":
+        return f"{store}/{path}"
+    # one file may be opened through a file system or without; what has neither is unknown
+    root = getattr(store, "root", None) or getattr(store, "path", None)
+    return None if root is None else os.path.realpath(os.path.join(str(root), path))
+
+
+def _may_be_same(source: Any, target: Any) -> bool:
+    in_memory = [type(each) is np.ndarray for each in (source, target)]
+    if any(in_memory):  # a file is not an array in memory
+        return all(in_memory) and bool(np.may_share_memory(source, target))
+    places = [_place(each) for each in (source, target)]
+    return None in places or places[0] == places[1]
+
+
+__all__ = ["Overwritten"]
