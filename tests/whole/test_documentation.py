@@ -39,6 +39,13 @@ def test_every_pass_has_a_page() -> None:
     assert pages == set(PASSES)
 
 
+def test_the_report_that_is_shown_has_a_line_for_each_pass() -> None:
+    shown = re.search(r"\n-+  .*?\ntotal ", (ROOT / "docs/debugging.md").read_text(), re.DOTALL)
+    assert shown is not None
+    lines = [line.split()[0] for line in shown[0].splitlines()[2:-1]]
+    assert lines == [name for name in PASSES if name not in ("cull", "fuse-blockwise")]  # part of lower
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/quickstart.md", "docs/debugging.md"])
 def test_every_command_of_the_documents_exists(name: str) -> None:
     tree = ast.parse((ROOT / "noxfile.py").read_text())
