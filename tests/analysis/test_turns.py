@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -124,3 +125,33 @@ def test_a_long_chain_takes_one_loop() -> None:
     order, peak = thrifty_order(made)
     assert (order, peak) == (list(range(count)), 16)
     assert waits(made, order, 16) == [0, 0, *range(2, count)]
+
+
+class Asked(tuple[int, ...]):
+    """The inputs of a task, which count how often somebody goes through all of them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[int]:
+        type(self).times += 1
+        return super().__iter__()
+
+    def __contains__(self, one: object) -> bool:
+        type(self).times += 1
+        return super().__contains__(one)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_wide_task_is_not_gone_through_for_each_of_its_inputs(
+    beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Putting n blocks together looked at n inputs n times."""
+    monkeypatch.setattr(Asked, "times", 0)
+    n = 300
+    inputs: list[tuple[int, ...]] = [(), *[() for _ in range(n)], Asked(range(1, n + 1))]
+    inputs += [(i,) for i in range(1, n + 1) if beside]
+    sizes = [10] * len(inputs)
+    work = Work(inputs, [()] * len(inputs), sizes, sizes, [1.0] * len(inputs), [True] * len(inputs))
+    order, _ = thrifty_order(work)
+    assert len(order) == len(inputs)
+    assert Asked.times < 30

@@ -115,6 +115,7 @@ class _Thrifty:
                 self._frees[users[0]] += work.owned[task]
         self._ready: list[tuple[int, int, int]] = []
         self._lacking: list[tuple[int, int]] = []
+        self._inputs: dict[int, list[int]] = {}  # of tasks that are waited for, the first one last
 
     def __iter__(self) -> Iterator[int]:
         roots = [task for task, missing in enumerate(self._missing) if not missing and not self._done[task]]
@@ -143,13 +144,22 @@ class _Thrifty:
             for _ in range(_STEPS):
                 if not self._missing[task]:
                     return task
-                task = min([one for one in self._work.inputs[task] if not done[one]])
+                task = self._first_missing(task)
             break
         while roots:
             task = roots.pop()
             if not done[task]:
                 return task
         return None
+
+    def _first_missing(self, task: int) -> int:
+        """The first input that is not done: each is passed over once, however often a wide task is asked."""
+        if task not in self._inputs:
+            self._inputs[task] = sorted(self._work.inputs[task], reverse=True)
+        inputs = self._inputs[task]
+        while self._done[inputs[-1]]:
+            inputs.pop()
+        return inputs[-1]
 
     def _finish(self, task: int, stamp: int) -> None:
         work, uses, given = self._work, self._uses, self._work.given
@@ -159,7 +169,8 @@ class _Thrifty:
             uses[one] -= 1
             self._rest[one] -= task
             if uses[one] == 1 and not work.views[task] and (user := self._rest[one]) >= 0:
-                if not self._done[user] and one in work.inputs[user]:
+                # what is left may be no user at all
+                if not self._done[user] and (user or one in work.inputs[0]):
                     self._frees[user] += work.owned[one]
                     if not self._missing[user]:
                         self._push(user, stamp)
