@@ -10,7 +10,9 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from dask.callbacks import Callback
+from zarr.storage import MemoryStore
 
 import dask_rewrite
 from helpers import assert_same_as_stock, distinct, keys_of, stock_tasks_of, switched_on, tasks_of
@@ -77,6 +79,7 @@ def unknown(block: Any) -> Any:
 WHOLE = {
     "half of it and more is a view": lambda: [outer()[: N // 2 + 1], outer()[N // 2 + 1 :]],
     "parts overlap": lambda: [outer()[i : i + N // 3] for i in range(0, N // 2, 10)],
+    "parts of one half of it": lambda: [outer()[: N // 2], outer()[1 : N // 2 + 1]],
     "backwards": lambda: [outer()[: N // 4][::-1], outer()[::-2], outer()[N // 2 :: 2]],
     "lists": lambda: [outer()[[3, 1, 2]], outer()[[7, 5]]],
     "it is asked for": lambda: [(x := outer()), x.rechunk((N, N // 4))],
@@ -108,6 +111,27 @@ def test_work_of_users_is_done_once() -> None:
     with switched_on():
         grown.rechunk((N, N // 10)).compute(scheduler="sync")
     assert calls == 1
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_files_are_read_once(inline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = zarr.create_array(store=MemoryStore(), shape=(N, 1), chunks=(N, 1), dtype="f8")
+    stored[:] = np.arange(float(N))[:, None]
+    reads = 0
+    read = zarr.Array.__getitem__
+
+    def counting(self: Any, index: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return read(self, index)
+
+    x = da.from_zarr(stored, inline_array=inline)
+    made = (x * vector()).rechunk((N // 4, N // 4))
+    monkeypatch.setattr(zarr.Array, "__getitem__", counting)
+    with switched_on():
+        made.compute(scheduler="sync")
+    assert reads == 1
+    assert_same_as_stock(made)
 
 
 def test_annotated_otherwise() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
+from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
@@ -15,14 +17,18 @@ from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.graph.graph import Graph, Nodes, without_users
 from dask_rewrite.graph.nodes import nameless, under
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.demand.boxes import Box, lengths, size
+from dask_rewrite.passes.demand.boxes import Box, hull, lengths, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.plans import has_rule
 from dask_rewrite.passes.demand.takes import Takes
+from dask_rewrite.passes.movement.moves import literal
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import Step
 
 #: Bytes of a block from which it is worth a look.
 _LARGE = 1_048_576
+
+_READS = frozenset(map(id, GETTERS))
 
 
 def without_splits(
@@ -83,7 +89,9 @@ def _parts(key: Key, site: Site, takes: Takes) -> Mapping[Key, Box] | None:
         if 2 * part.size > fact.size or not site.same_annotations(key, user):
             return None  # a view, whose memory others could see
         found[user] = taken[1]
-    return found if sum(map(size, found.values())) == fact.size else None
+    if sum(map(size, found.values())) != fact.size or reduce(hull, found.values()) != whole(fact.shape):
+        return None
+    return found
 
 
 def _is_grown(node: Task, fact: Fact, site: Site) -> bool:
@@ -107,8 +115,18 @@ def _planned(key: Key, parts: Mapping[Key, Box], site: Site, plans: Plans) -> di
         planned = plans.of(site.graph.nodes[key], box)
         if planned is None or planned.plan.box != box or None in planned.plan.boxes.values():
             return {}
+        if any(map(_reads, planned.plan.steps)):
+            return {}  # the same parts of a file would be read again and again
         found[user] = planned
     return found
+
+
+def _reads(step: Step) -> bool:
+    """Whether a step takes a part of a file that stands in the task."""
+    task = step.task
+    if id(task.func) not in _READS or not task.args or type(task.args[0]) is TaskRef:
+        return False
+    return type(literal(task.args[0])) is not np.ndarray
 
 
 def _copied(key: Key) -> bool:
