@@ -49,8 +49,6 @@ class Column(NamedTuple):
     deps: Sequence[Deps] | None
 
 
-#: (kind, value, map to the input's blocks, contracted axes): what makes two inputs the same.
-InputKey: TypeAlias = tuple[str, Any, Any, tuple[int, ...]]
 Source: TypeAlias = tuple[str, Any]
 
 
