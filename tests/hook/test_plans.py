@@ -57,8 +57,8 @@ class Counted:
         monkeypatch.setattr(where, name, counting)
 
 
-def sent(limit: int | None, *collections: Any) -> dict[Any, Any]:
-    how = {"rewrite.memory-limit": limit, "num_workers": 2, "scheduler": "threads"}
+def sent(limit: int | None, *collections: Any, threads: int = 2) -> dict[Any, Any]:
+    how = {"rewrite.memory-limit": limit, "num_workers": threads, "scheduler": "threads"}
     with switched_on(), dask.config.set(how):
         return dict(dask.base.collections_to_expr(collections).optimize().__dask_graph__())
 
@@ -104,6 +104,7 @@ def test_names_say_what_a_task_waits_for() -> None:
     """A scheduler may know the same tasks from another plan."""
     made = anomaly()
     plans = [sent(limit, made) for limit in (None, 8 * BLOCK, 9 * BLOCK)]
+    plans += [sent(8 * BLOCK, made, threads=threads) for threads in (1, 3)]  # a cluster may grow
     for i, plan in enumerate(plans):
         for other in plans[:i]:
             shared = [key for key in plan.keys() & other.keys() if key not in made.__dask_keys__()]

@@ -145,7 +145,8 @@ class _Search:
         graph, run, name, again = self.best
         if graph is self._first:
             return self.best
-        token = fingerprint([graph.origin.token, "memory-limit", str(self._limit), name])
+        how = [str(self._limit), str(self._layout), name]
+        token = fingerprint([graph.origin.token, "memory-limit", *how])
         outputs = frozenset(graph.outputs)
         names = {
             key: _marked(key, token)
