@@ -19,26 +19,27 @@ def step(block: Any) -> Any:
     return block * 2 + 1
 
 
-def part(values: np.ndarray, i: int, j: int, size: int) -> np.ndarray:
+def part(path: str, i: int, j: int, size: int) -> np.ndarray:
     """A block in memory of its own, as readers give it."""
-    return values[i * size : (i + 1) * size, j * size : (j + 1) * size].copy()
+    values = np.load(path, mmap_mode="r")
+    return np.array(values[i * size : (i + 1) * size, j * size : (j + 1) * size])
 
 
-def from_delayed(values: np.ndarray, size: int) -> da.Array:
+def from_delayed(path: str, shape: tuple[int, int], size: int) -> da.Array:
     make = delayed(part, pure=True)
-    rows, columns = [range(n // size) for n in values.shape]
+    rows, columns = [range(n // size) for n in shape]
     grid = [
-        [da.from_delayed(make(values, i, j, size), (size, size), dtype=float) for j in columns] for i in rows
+        [da.from_delayed(make(path, i, j, size), (size, size), dtype=float) for j in columns] for i in rows
     ]
     return da.block(grid)
 
 
-def loaded(values: np.ndarray, size: int) -> da.Array:
+def loaded(path: str, shape: tuple[int, int], size: int) -> da.Array:
     def load(block_info: Any = None) -> np.ndarray:
-        place = block_info[None]["array-location"]
-        return values[tuple([slice(*ends) for ends in place])].copy()
+        i, j = block_info[None]["chunk-location"]
+        return part(path, i, j, size)
 
-    chunks = tuple([(size,) * (n // size) for n in values.shape])
+    chunks = tuple([(size,) * (n // size) for n in shape])
     return da.map_blocks(load, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
 
@@ -50,6 +51,8 @@ def sources(folder: Path, size: int, grid: tuple[int, int] = GRID) -> dict[str, 
 
     shape = (grid[0] * size, grid[1] * size)
     values = np.random.default_rng(0).integers(0, 50, shape).astype(float)
+    path = str(folder / "x.npy")
+    np.save(path, values)
     stored = zarr.create_array(store=str(folder / "x.zarr"), shape=shape, chunks=(size, size), dtype="f8")
     stored[...] = values
     with h5py.File(folder / "x.h5", "w") as file:
@@ -78,8 +81,8 @@ def sources(folder: Path, size: int, grid: tuple[int, int] = GRID) -> dict[str, 
         "xarray over netCDF": lambda: (
             xr.open_dataset(folder / "labelled.nc", engine="scipy", chunks=chunks).x.data
         ),
-        "map_blocks": lambda: loaded(values, size),
-        "from_delayed": lambda: from_delayed(values, size),
+        "map_blocks": lambda: loaded(path, shape, size),
+        "from_delayed": lambda: from_delayed(path, shape, size),
         "apply_ufunc": lambda: labelled(da.from_array(opened, chunks=size)),
         "user step": lambda: da.from_array(opened, chunks=size).map_blocks(step, dtype=float),
         "cast": lambda: da.from_array(opened, chunks=size).astype("f4").astype("f8"),

@@ -3,25 +3,29 @@
     python -m benchmarks.reach            tasks of each program from each source, beside the best source's
     python -m benchmarks.reach tiny       the same over blocks of 8 x 8
     python -m benchmarks.reach memory     what products of 4 x 60 blocks would hold, as forecast
-    python -m benchmarks.reach held       what they hold when they run on threads, and the time beside
-                                          stock's; names of sources may follow
+    python -m benchmarks.reach held       what they hold when they run on two and on eight threads and on two
+                                          processes, and the time beside stock's; schedulers (2, 8, 2x1) and
+                                          names of sources may follow
 
 A star marks what is more than 1.15 times the best source's tasks, or 1.2 times the bytes of random blocks.
 
 The best source is one whose blocks have to be made or read: arrays in memory are carried by the tasks that
-use them. Tasks are counted twice. On two threads several reads of a file, or several blocks of random
+use them. Tasks are counted three times. On two threads several reads of a file, or several blocks of random
 numbers, go into one task where enough tasks are left for all threads; calls of functions that nobody knows
-must not, since each may take an hour. On 64 threads each block has a thread of its own, and none is put
-together with others: there the same can be asked of all sources.
+must not, since each may take an hour. Where each read has a task of its own (``align-reads`` off, and
+``fuse-small: {max-reads: 1}``) the same can be asked of all sources, and on 64 threads, where each block has
+a thread of its own.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any, TypeAlias
 
 import dask
 import dask.array as da
@@ -32,13 +36,27 @@ from dask.core import flatten
 
 import dask_rewrite
 from benchmarks.every_source import PROGRAMS, again, size_of, sources
-from benchmarks.harness.memory import Held
+from benchmarks.harness.machines import Machine, cluster
+from benchmarks.harness.memory import Held, managed
 from benchmarks.harness.table import grid
 
+#: What is measured.
+Program: TypeAlias = Callable[[da.Array], da.Array]
 #: Sides of blocks: 74 kB, half a kilobyte, and 1.3 MB.
 NORMAL, TINY, LARGE = 96, 8, 400
-#: Threads for which tasks are counted: few, and one for each block.
-THREADS = (2, 64)
+#: Where tasks are counted: on few threads, there with a task for each read, and with a thread for each block.
+COUNTED: dict[str, dict[str, Any]] = {
+    "2 threads": {"num_workers": 2},
+    "2 threads, reads apart": {
+        "num_workers": 2,
+        "rewrite.disable": ["align-reads"],
+        "rewrite.options": {"fuse-small": {"max-reads": 1}},
+    },
+    "64 threads": {"num_workers": 64},
+}
+#: What measures run on, how often, and by which optimizers.
+SCHEDULERS, TURNS = ("2", "8", "2x1"), 3
+BOTH = (stock, dask_rewrite.optimize)
 #: The source whose blocks nobody has to make or to read.
 IN_MEMORY = "NumPy"
 #: Threads and workers of the forecasts.
@@ -56,7 +74,7 @@ def solved(x: da.Array) -> da.Array:
 
 
 #: What is measured beside the programs of the tests; their results need not be whole numbers.
-MORE: dict[str, Callable[[da.Array], da.Array]] = {
+MORE: dict[str, Program] = {
     "rolled, halved": lambda x: again(4, lambda x: (da.roll(x, 1, 0) + da.roll(x, -1, 1)) / 2, x),
     "covariance": covariance,
     "da.cov": da.cov,
@@ -73,30 +91,41 @@ MORE: dict[str, Callable[[da.Array], da.Array]] = {
     "QR": lambda x: da.linalg.qr(x.rechunk((size_of(x), -1)))[1],
 }
 
+ALL: dict[str, Program] = {**PROGRAMS, **MORE}
+
 
 def computed(x: da.Array) -> int:
     """How many keys are computed: what is read from, arrays or files or what functions hold, is data."""
     return sum([type(node) is not DataNode for node in dict(x.__dask_graph__()).values()])
 
 
-def tasks_from_each_source(folder: Path, side: int, threads: int) -> None:
+def tasks_from_each(arrays: Mapping[str, Callable[[], da.Array]], program: Program, where: str) -> list[int]:
+    """Tasks of a program from each source."""
+    made = [program(make()) for make in arrays.values()]
+    with dask.config.set(scheduler="threads", **COUNTED[where]):
+        return [computed(dask_rewrite.optimize(x)) for x in made]
+
+
+def above(arrays: Mapping[str, Any], tasks: Sequence[int]) -> list[bool]:
+    """Which counts are too high, beside that of the best source."""
+    best = min([count for source, count in zip(arrays, tasks) if source != IN_MEMORY])
+    return [count > 1.15 * best for count in tasks]
+
+
+def tasks_from_each_source(folder: Path, side: int) -> None:
     """One line for each program, one column for each source."""
-    folder.mkdir()
     arrays = sources(folder, side)
-    lines, over = [], 0
-    programs = {**PROGRAMS, **MORE}
-    for name, program in programs.items():
-        made = {source: program(make()) for source, make in arrays.items()}
-        one = made["random"]
-        before = len(stock(one.__dask_graph__(), list(flatten(one.__dask_keys__()))))
-        with dask.config.set(scheduler="threads", num_workers=threads):
-            tasks = {s: computed(dask_rewrite.optimize(x)) for s, x in made.items()}
-        best = min([count for source, count in tasks.items() if source != IN_MEMORY])
-        above = [count > 1.15 * best for count in tasks.values()]
-        over += sum(above)
-        lines.append([name, str(before), *["*" * high + str(n) for high, n in zip(above, tasks.values())]])
-    print(grid([f"program, {threads} threads", "stock", *arrays], lines))
-    print(f"\n{over} of {len(programs) * len(arrays)} above 1.15 times the best\n")
+    for where in COUNTED:
+        lines, over = [], 0
+        for name, program in ALL.items():
+            one = program(arrays["random"]())
+            before = len(stock(one.__dask_graph__(), list(flatten(one.__dask_keys__()))))
+            tasks = tasks_from_each(arrays, program, where)
+            high = above(arrays, tasks)
+            over += sum(high)
+            lines.append([name, str(before), *["*" * star + str(n) for star, n in zip(high, tasks)]])
+        print(grid([f"program, {where}", "stock", *arrays], lines))
+        print(f"\n{over} of {len(ALL) * len(arrays)} above 1.15 times the best\n", flush=True)
 
 
 def memory_from_each_source(folder: Path) -> None:
@@ -118,30 +147,51 @@ def memory_from_each_source(folder: Path) -> None:
         print(grid(header, lines) + "\n")
 
 
-def held_by_each_source(folder: Path, only: Sequence[str]) -> None:
-    """One line for each source: bytes held on threads by stock, by us, by us for random blocks; time."""
+def held_by_each_source(folder: Path, words: Sequence[str]) -> None:
+    """One line for each source: bytes held by stock, by us, by us for random blocks; time."""
+    machines = [word for word in words if word[0].isdigit()] or SCHEDULERS
+    only = [word for word in words if word not in machines]
     arrays = sources(folder, LARGE, (4, 60))
-    lines = {source: [source] for source in arrays if not only or source in {*only, "random"}}
-    for threads in (2, 8):
-        ours: dict[str, int] = {}
-        for source in sorted(lines, key=lambda source: source != "random"):
-            peaks, seconds = [], []
-            for optimize in (stock, dask_rewrite.optimize):
-                with dask.config.set(array_optimize=optimize, scheduler="threads", num_workers=threads):
-                    x = arrays[source]()
-                    y, start = x.dot(x.T), perf_counter()
-                    with Held() as held:
-                        y.compute()
-                    peaks.append(held.peak)
-                    seconds.append(perf_counter() - start)
-            ours[source] = peaks[1]
-            ratio = peaks[1] / ours["random"]
-            lines[source] += [f"{peak / 1e6:.0f}" for peak in peaks]
-            lines[source] += ["*" * (ratio > 1.2) + f"{ratio:.2f}", f"{seconds[1] / seconds[0]:.2f}"]
-    header = ["x.dot(x.T)"]
-    for threads in (2, 8):
-        header += [f"{threads} threads: MB", "ours", "x", "time"]
-    print(grid(header, list(lines.values())))
+    names = sorted([name for name in arrays if name in {*(only or arrays), "random"}], key="random".__ne__)
+    for machine in map(Machine.parse, machines):
+        lines: list[list[str]] = []
+        least = 0  # what random blocks take
+        with running(machine) as measure:
+            for by in BOTH:
+                measure(by, lambda: arrays["random"]()[:, :LARGE])  # imports
+            for source in names:
+                turns = [[measure(by, arrays[source]) for by in BOTH] for _ in range(TURNS)]
+                sides = [zip(*runs) for runs in zip(*turns)]
+                (before, slow), (after, fast) = [(max(held), min(seconds)) for held, seconds in sides]
+                least = least or after
+                ratio = after / least
+                peaks = [f"{before / 1e6:.0f}", f"{after / 1e6:.0f}", "*" * (ratio > 1.2) + f"{ratio:.2f}"]
+                lines.append([source, *peaks, f"{slow:.1f}", f"{fast / slow:.2f}"])
+                print(*lines[-1], file=sys.stderr, flush=True)  # it takes a while
+        on = f"{machine.processes} processes" if machine.processes else f"{machine.threads} threads"
+        print(grid([f"x.dot(x.T), {on}", "MB", "ours", "x", "seconds", "time"], lines) + "\n", flush=True)
+
+
+@contextmanager
+def running(machine: Machine) -> Iterator[Callable[..., tuple[int, float]]]:
+    """What computes a product on a machine, with an optimizer: bytes held at most, and seconds."""
+
+    def product(optimize: Any, make: Callable[[], da.Array], compute: Callable[[da.Array], int]) -> Any:
+        with dask.config.set(array_optimize=optimize):
+            x, start = make(), perf_counter()
+            return compute(x.dot(x.T)), perf_counter() - start
+
+    def on_threads(y: da.Array) -> int:
+        with Held() as held:
+            y.compute()
+        return held.peak
+
+    if machine.processes:
+        with cluster(machine) as client:
+            yield lambda by, make: product(by, make, lambda y: managed(client, [y])[1])
+        return
+    with dask.config.set(scheduler="threads", num_workers=machine.threads):
+        yield lambda by, make: product(by, make, on_threads)
 
 
 def main() -> None:
@@ -153,10 +203,7 @@ def main() -> None:
         elif wanted[:1] == ["held"]:
             held_by_each_source(Path(folder), wanted[1:])
         else:
-            for threads in THREADS:
-                tasks_from_each_source(
-                    Path(folder) / str(threads), TINY if "tiny" in wanted else NORMAL, threads
-                )
+            tasks_from_each_source(Path(folder), TINY if "tiny" in wanted else NORMAL)
 
 
 if __name__ == "__main__":

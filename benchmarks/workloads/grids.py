@@ -18,6 +18,19 @@ def tiny_reads(da: ModuleType, n: int) -> Any:
     return ((x + 1) ** 2).sum()
 
 
+@workload(2, 10, 21, heavy=True, portable=True, on=("2",))
+def blocks_across_chunks(da: ModuleType, n: int) -> Any:
+    """The sum of an HDF5 dataset of n x n chunks of 100 x 100, in blocks of 150 x 150."""
+    return da.from_array(hdf5((100 * n, 100 * n), (100, 100)), chunks=(150, 150)).sum()
+
+
+@workload(5, 10, 20, heavy=True, portable=True, on=("2",))
+def rechunked_read(da: ModuleType, n: int) -> Any:
+    """The largest of each column of an HDF5 dataset of n x n chunks, put together 5 x 5."""
+    x = da.from_array(hdf5((100 * n, 100 * n), (100, 100)), chunks=(100, 100))
+    return x.rechunk((500, 500)).max(axis=0)
+
+
 @workload(4, 8, 16, heavy=True, exact=False, portable=True, on=("2",))
 def shared_coordinates(da: ModuleType, n: int) -> Any:
     """(sin(lon) * cos(lat)).sum() over a meshgrid of n x n blocks."""

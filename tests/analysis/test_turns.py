@@ -119,6 +119,14 @@ def test_what_lacks_least_comes_next() -> None:
     assert order.index(4) < 4 or order.index(5) < 4
 
 
+def test_the_order_of_the_numbers_is_tried_as_well() -> None:
+    """The other two go on with what became ready, which frees nothing, and then hold it."""
+    inputs: list[tuple[int, ...]] = [(), (), (0, 1), (0,)]
+    owned = [10, 10, 1, 10]
+    assert thrifty_order(work(inputs, owned, kept=(2, 3))) == ([0, 1, 2, 3], 21)
+    assert thrifty_order(work(inputs, owned, given=(1,), kept=(2, 3)))[0] == [0, 2, 3]
+
+
 def test_a_long_chain_takes_one_loop() -> None:
     count = 20_000
     made = work([(), *[(i,) for i in range(count - 1)]], [8] * count)

@@ -82,6 +82,16 @@ def test_of_what_is_unknown_nobody_knows_that_it_is_too_large() -> None:
         assert dask.delayed(len)(parts).compute() == 10
 
 
+def test_explain_says_that_sizes_are_unknown() -> None:
+    parts = [dask.delayed(lambda i: np.zeros(1000))(i) for i in range(10)]
+    said = "blocks of unknown size, so that more may be held: 11"  # their number is one
+    for made, limit, count in ((dask.delayed(len)(parts), "1 MB", 1), (drawn((4, 10), 5).sum(), "8 GB", 0)):
+        for given, expected in ((limit, count), (None, 0)):
+            with limited(given):
+                remarks = dask_rewrite.explain(made).remarks
+            assert sum(each.reason == said and each.kind == "missed" for each in remarks) == expected
+
+
 @pytest.mark.parametrize(("limit", "told"), [(60_000, True), (600_000, False)])
 def test_of_what_is_unknown_what_is_likely_is_said_and_nothing_refused(limit: int, told: bool) -> None:
     """Ten blocks by a function of which nothing is known are likely to weigh what they are made of."""

@@ -53,6 +53,12 @@ def iterated(x: da.Array) -> tuple[Any, ...]:
     return (v.sum(),)
 
 
+def turned(x: da.Array) -> tuple[Any, ...]:
+    """Each new block needs a part of every old one."""
+    columns = x.rechunk((-1, COLUMNS // 4)).map_blocks(np.sort, axis=0, dtype="f8")
+    return (columns[::7].sum(),)
+
+
 def limited(limit: int | None, threads: int = 2) -> Any:
     return dask.config.set(
         {"rewrite.memory-limit": limit, "rewrite.on-memory": "raise", "num_workers": threads}
@@ -77,6 +83,22 @@ def test_only_what_there_is_no_room_for(program: Callable[[da.Array], tuple[Any,
     again = sum(stored.reads.values()) - BLOCKS
     rounds = {anomaly: 1, iterated: 5}[program]
     assert 0 < again < rounds * BLOCKS
+
+
+def test_parts_are_cut_again_where_they_wait_for_each_other() -> None:
+    """A rechunk holds parts of all blocks for its last block: some are let go of, and cut again."""
+    stored = Stored()
+    x = stored.array()
+    with switched_on(), limited(None), Added() as most:
+        (expected,) = dask.compute(*turned(x), scheduler="threads")
+    assert most.peak > 18 * BLOCK
+    assert sum(stored.reads.values()) == BLOCKS
+    stored.reads.clear()
+    with switched_on(), limited(18 * BLOCK), Added() as held:
+        (found,) = dask.compute(*turned(x), scheduler="threads")
+    assert found == expected
+    assert held.peak <= 18 * BLOCK
+    assert BLOCKS < sum(stored.reads.values()) <= 4 * BLOCKS
 
 
 def test_it_is_told() -> None:
@@ -186,6 +208,34 @@ def test_as_few_as_can_be(room: int, view: bool) -> None:
         done.add(task)
     assert done == set(range(len(more)))
     assert peak(more, found.order) <= limit
+
+
+@pytest.mark.parametrize(("limit", "reads"), [(160, 0), (125, 3), (95, 7), (65, 11)])
+def test_parts_that_are_arrays_of_their_own_are_cut_again(limit: int, reads: int) -> None:
+    """Four blocks are cut into four parts each, and one task after the other needs a part of each block."""
+    blocks = parts = 4
+    inputs: list[tuple[int, ...]] = [()] * blocks
+    inputs += [(block,) for block in range(blocks) for _ in range(parts)]
+    inputs += [tuple(blocks + block * parts + part for block in range(blocks)) for part in range(parts)]
+    first = len(inputs) - parts
+    cuts = range(blocks, first)
+    order = [each for block in range(blocks) for each in (block, *cuts[block * parts : (block + 1) * parts])]
+    sizes = [20] * blocks + [8] * len(cuts) + [1] * parts
+    n = len(inputs)
+    done = frozenset(range(first, n))
+    work = Work(inputs, [()] * n, sizes, sizes, [1.0] * n, [True] * n, kept=done)
+    found = evictions(work, [*order, *done], limit, frozenset(range(first)), 100)
+    assert found is not None
+    assert len([task for task in found.copies if task < blocks]) == reads
+    more = found.work(work)
+    seen: set[int] = set()
+    for task in found.order:
+        assert seen.issuperset(more.inputs[task])
+        assert len(more.inputs[task]) == len(inputs[task if task < n else found.copies[task - n]])
+        seen.add(task)
+    assert seen == set(range(len(more)))
+    assert peak(more, found.order) <= limit
+    assert evictions(work, [*order, *done], 40, frozenset(range(first)), 100) is None
 
 
 def test_no_more_copies_than_are_allowed_and_none_if_that_does_not_help() -> None:

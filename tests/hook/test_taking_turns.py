@@ -23,7 +23,7 @@ from dask_rewrite.analysis.memory.turns import thrifty_order, waits
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.hook.plans import chosen
-from dask_rewrite.hook.taking_turns import _Gates, taking_turns
+from dask_rewrite.hook.taking_turns import Ordered, _Gates, taking_turns
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
 
@@ -105,11 +105,11 @@ def test_outputs_and_what_is_annotated_keep_what_they_have() -> None:
     with dask.annotate(priority=7):
         x = rows()
     graph, sizes = planned(x)
-    made = taking_turns(graph, sizes, thrifty_order(sizes.likely)[0], 2 * BLOCK)
+    made = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), 2 * BLOCK)
     assert made is None or set(graph.outputs) <= made.nodes.keys()
     y = (x[LENGTH:] - x[:-LENGTH]).max()
     graph, sizes = planned(y)
-    waiting = taking_turns(graph, sizes, thrifty_order(sizes.likely)[0], 2 * BLOCK)
+    waiting = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), 2 * BLOCK)
     assert waiting is not None
     assert waiting.outputs == graph.outputs
     assert len(waiting.annotations) == len(graph.annotations)
@@ -193,7 +193,8 @@ def test_long_chains_are_looked_through_once(blocks: int) -> None:
     nodes: dict[Any, Any] = {i: Task(i, abs, *([TaskRef(i - 1)] if i else [1])) for i in range(n)}
     inputs = [(i - 1,) if i else () for i in range(n)]
     work = Work(inputs, [()] * n, [10] * n, [10] * n, [1.0] * n, [True] * n)
-    gates = _Gates(Graph(nodes, (n - 1,)), range(n), work, range(n), "gate")
+    sizes = graphs.Sized(range(n), [], [work])
+    gates = _Gates(Ordered(Graph(nodes, (n - 1,)), sizes, range(n)), "gate")
     gates._first = Counted(gates._first)
     gates.put(waits(work, range(n), 10 * blocks), 10 * blocks)
     assert gates._first.looks <= 3 * n

@@ -40,6 +40,12 @@ def test_regular_blocks_cost_almost_nothing() -> None:
     assert bytes_of(120) < 2.2 * bytes_of(60)
 
 
+def test_programs_of_their_own_cost_little_more_than_shared_ones() -> None:
+    names = ("program", "programs of their own")
+    size = {name: len(pickle.dumps(Packed(table(*map(FORMS[name], range(5000)))))) for name in names}
+    assert size["programs of their own"] < size["program"] + 5 * 5000
+
+
 def test_irregular_blocks_take_few_bytes() -> None:
     count = 5000
     places = random.Random(1).sample(range(100_000), count)

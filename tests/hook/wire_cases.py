@@ -141,6 +141,11 @@ FORMS: dict[str, Callable[[int], GraphNode]] = {
     "nested, all equal": lambda i: Task(("y", i), add, Task(None, mul, ref("x"), 2), 1),
     "called template": lambda i: Task(("y", i), CALL, Task(None, dict, x0=ref("x", i), x1=ref("m", i % 4))),
     "program": lambda i: Task(("y", i), toolz.pipe, Task(None, dict, x0=ref("x", i)), *STEPS),
+    "programs of their own": lambda i: Task(
+        *(("y", i), toolz.pipe, Task(None, dict, x0=ref("x", i))),
+        *(Task(None, dict, x0=Task(None, getitem, ref("x0"), (slice(i, 2 * i), 3))).__call__, *STEPS),
+    ),
+    "steps of all kinds": lambda i: Task(("y", i), user, *(step.__call__ for step in _steps(i))),
     "mixed arguments": lambda i: Task(("y", i), user, ref("x", i) if i % 3 else Task(None, abs, ref("x", i))),
     "constant keywords": lambda i: Task(("y", i), user, ref("x", i), axis=(0, 1), keepdims=True),
     "keywords": lambda i: Task(("y", i), user, ref("x", i), out=None, axis=i, b=Task(None, abs, ref("z", i))),
@@ -183,6 +188,12 @@ FORMS: dict[str, Callable[[int], GraphNode]] = {
     "keys of all kinds": lambda i: Task([("y", i), f"y-{i}", ("y", f"a{i}"), ("y", ("z", i))][i % 4], abs, i),
     "negative places": lambda i: Task(("y", -i, 1000 * i), abs, ref("y", i - 1000, -1)),
 }  # fmt: skip
+
+
+def _steps(i: int) -> list[GraphNode]:
+    """Some shared, some with keys of their own, some that load data, and containers."""
+    load = Task(("step", i // 2), user, i // 2, _data_producer=i % 4 < 2)
+    return [load, NESTED[i % 3], [TEMPLATE, List(ref("x", i), i), DataNode(("d", i), i)][i % 3]]
 
 
 PARTIAL = partial(user, 1, axis=2)

@@ -59,7 +59,7 @@ def test_halos_of_unknown_blocks_are_left_as_reading_them_would(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a slice with its block to itself may stay a task, if there is still one
-    monkeypatch.setattr(fuse_small._Absorbing, "_lets_go", lambda self, task: False)
+    monkeypatch.setattr(fuse_small._Absorbing, "_lets_go", lambda self, task, gathered: False)
     x = HALOS[name]()
     quick = tasks_of(x)
     assert_same_as_stock(x)

@@ -270,6 +270,16 @@ def test_a_sample_of_unlike_objects_is_no_sample() -> None:
     assert scales.nbytes(scales.weigh(nodes)) > 8 * 5000 * 171
 
 
+@pytest.mark.parametrize(("blocks", "shared"), [(15, 1), (16, 0)])
+def test_many_blocks_of_a_name_are_judged_by_the_first_and_the_last(blocks: int, shared: int) -> None:
+    table = np.arange(50_000.0)
+    keys = tuple([("y", i) for i in range(blocks)])
+    graph: dict[Any, Any] = {key: Task(key, np.add, table if key[1] else 0.5, key[1]) for key in keys}
+    after, _ = run(graph, keys)
+    assert len(hoisted(after.nodes)) == shared
+    assert_same(dask.get(after.nodes, list(keys)), dask.get(graph, list(keys)))
+
+
 def test_objects_that_hold_what_holds_them_are_weighed() -> None:
     nodes: list[Any] = []
     nodes += [Node(nodes, i) for i in range(1000)]

@@ -27,6 +27,7 @@ from helpers import (
     checked,
     distinct,
     functions_in,
+    keys_of,
     stock,
     switched_on,
     walk_nested,
@@ -34,6 +35,8 @@ from helpers import (
 
 EVERY = {"rewrite.options": {"reuse-buffers": {"min-bytes": 1}}}
 MB = 2**20
+#: In Fortran order.
+COLUMNS = np.arange(30.0).reshape(5, 6).T
 
 
 @pytest.fixture
@@ -202,6 +205,44 @@ def test_the_order_in_memory_is_the_same(order: Any) -> None:
             assert_same_as_stock(z.sum())
 
 
+def _shared(x: da.Array) -> da.Array:
+    """Blocks that are used several times: tasks become programs."""
+    return da.maximum(x / (x + 1), (x + 1) / (x + 2))
+
+
+@pytest.mark.usefixtures("any_size")
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: _shared(x) + 1.5,
+        lambda x: _shared(x[:, :1]).map_blocks(np.multiply, COLUMNS, chunks=(6, 5), dtype=float),
+        lambda x: _shared(x[:, :1]).map_blocks(np.multiply, COLUMNS, chunks=(6, 5), dtype=float) * 2,
+        lambda x: _shared(x.map_blocks(np.multiply, 2.5, order="F", dtype=float) + 1) * 2,
+    ],
+)
+def test_files_and_constants_in_the_other_order(
+    work: Callable[[da.Array], da.Array], order: Any, inline: bool, tmp_path: Path
+) -> None:
+    """Also where they stand in the tasks themselves."""
+    values = np.arange(60.0).reshape(12, 5)
+    zarr = pytest.importorskip("zarr")
+    file = zarr.create_array(str(tmp_path / "x"), data=values, chunks=(4, 5), config={"order": order})
+    y = work(da.from_array(file, chunks=(6, 5), inline_array=inline)) + da.from_array(values, chunks=(6, 5))
+    with stock():
+        expected = _strides(y)
+    with switched_on():
+        assert _strides(y) == expected
+    assert_same_as_stock(y)
+
+
+def _strides(x: da.Array) -> list[tuple[int, ...]]:
+    """How each block lies in memory."""
+    kept = x.persist(scheduler="sync").__dask_graph__()
+    return [kept[key].strides for key in keys_of(x)]
+
+
 @pytest.mark.usefixtures("any_size")
 def test_warnings_and_errors_are_the_same() -> None:
     x = da.from_array(np.array([1.0, 0.0, -1.0]), chunks=3)
@@ -241,13 +282,34 @@ def test_what_writes_into_a_block_of_the_graph_is_unknown() -> None:
     assert effects.of(Task("y", operator.iadd, Task(None, operator.mul, TaskRef("x"), 2), 1)) == "fresh"
 
 
-@pytest.mark.usefixtures("any_size")
-def test_blocks_of_one_layer_share_their_template() -> None:
-    x = da.random.default_rng(1).random((64, 64), chunks=8)
-    tasks = checked(((x * 2 + 1) ** 2 - 1) * 3)
-    bodies = {id(f.__self__) for t in tasks.values() for f in functions_in(t) if hasattr(f, "__self__")}
-    assert len(tasks) >= 64
-    assert len(bodies) < 8
+def _steps(x: da.Array) -> da.Array:
+    return ((x * 2 + 1) ** 2 - 1) * 3
+
+
+@pytest.mark.parametrize(
+    "work", [_steps, lambda x: _steps(x).sum(axis=0), lambda x: _steps(x) - _steps(x)[0]]
+)
+@pytest.mark.parametrize("chunks", [32, (100, 33)])
+@pytest.mark.parametrize("stored", [True, False])
+def test_blocks_of_one_layer_share_their_template(
+    work: Callable[[da.Array], da.Array], chunks: Any, stored: bool, tmp_path: Path
+) -> None:
+    """Wherever in a file and in an array they stand: one template is sent, not one for each block."""
+    values = np.arange(256.0 * 264).reshape(256, 264)
+    x = da.random.default_rng(1).random((256, 264), chunks=chunks)
+    if stored:
+        file = pytest.importorskip("zarr").create_array(str(tmp_path / "x"), data=values, chunks=(32, 33))
+        x = da.from_array(file, chunks=chunks)
+    target = np.empty(x.shape)
+    with dask.config.set({"rewrite.options": {"reuse-buffers": {"min-bytes": 32 * 32 * 8}}}):
+        for made in (work(x), da.store(_steps(x), target, lock=False, compute=False)):
+            tasks = checked(made)
+            bodies = {
+                id(f.__self__) for t in tasks.values() for f in functions_in(t) if hasattr(f, "__self__")
+            }
+            assert len(bodies) <= 10  # blocks at the edges are smaller
+        assert in_place(work(x))
+        assert_same_as_stock(work(x))
 
 
 @pytest.mark.parametrize(("numbers", "fires"), [(32_767, False), (32_768, True)])

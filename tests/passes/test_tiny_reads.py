@@ -84,6 +84,17 @@ def test_there_is_enough_for_all_threads(threads: int) -> None:
     assert (found < 400) == (threads < 60)
 
 
+@pytest.mark.parametrize(("most", "tasks"), [(1, 400), (2, 200), (5, 100), (64, 25)])
+def test_no_more_go_together_than_one_allows(most: int, tasks: int) -> None:
+    """In steps of a reduction, which take in four: two of them, or all."""
+    z, _, _ = stored()
+    made = (da.from_array(z, chunks=(ROWS, COLUMNS)) + 1).sum()
+    options = {"rewrite.options": {"fuse-small": {"max-reads": most}}}
+    with dask.config.set({"scheduler": "threads", "num_workers": 2, **options}):
+        assert len(readers(made)) == tasks
+        assert_same_as_stock(made)
+
+
 def test_reads_do_not_wait_for_other_work() -> None:
     """Each of these is added to the sum of all before it."""
     z, _, _ = stored()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import dask.array as da
@@ -12,6 +11,7 @@ from dask._task_spec import Task, TaskRef
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
+from duck_arrays import Duck
 from helpers import assert_same_as_stock, checked, distinct
 
 
@@ -96,81 +96,6 @@ def test_sparse() -> None:
     check(x, x + x, x * 2, x[1:5], x.T, x.sum(), x.sum(axis=0), da.tensordot(x, x, axes=1), x.rechunk(3))
     filled = da.from_array(values, chunks=2).map_blocks(lambda b: sparse.COO(b, fill_value=1))
     check(filled, filled * 3)
-
-
-class Duck:
-    """An array class of its own, as cupy's is: no subclass of ndarray, no implicit conversion."""
-
-    __array_priority__ = 100
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    shape = property(lambda self: self.values.shape)
-    dtype = property(lambda self: self.values.dtype)
-    ndim = property(lambda self: self.values.ndim)
-    size = property(lambda self: self.values.size)
-    nbytes = property(lambda self: self.values.nbytes)
-
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise TypeError("implicit conversion to a NumPy array is not allowed")
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, index: Any) -> Duck:
-        return Duck(np.asarray(self.values[index]))
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        inputs = tuple(i.values if isinstance(i, Duck) else i for i in inputs)
-        return Duck(np.asarray(getattr(ufunc, method)(*inputs, **kwargs)))
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        def strip(value: Any) -> Any:
-            if isinstance(value, Duck):
-                return value.values
-            return type(value)(map(strip, value)) if isinstance(value, (list, tuple)) else value
-
-        result = func(*map(strip, args), **{k: strip(v) for k, v in kwargs.items()})
-        return Duck(result) if isinstance(result, np.ndarray) else result
-
-    def _binary(self, op: Any, other: Any) -> Duck:
-        return Duck(np.asarray(op(self.values, other.values if isinstance(other, Duck) else other)))
-
-    def __add__(self, other: Any) -> Duck:
-        return self._binary(operator.add, other)
-
-    def __mul__(self, other: Any) -> Duck:
-        return self._binary(operator.mul, other)
-
-    def __sub__(self, other: Any) -> Duck:
-        return self._binary(operator.sub, other)
-
-    def astype(self, dtype: Any, **kwargs: Any) -> Duck:
-        return Duck(self.values.astype(dtype))
-
-    def transpose(self, axes: Any = None) -> Duck:
-        return Duck(self.values.transpose(axes))
-
-    def reshape(self, *shape: Any) -> Duck:
-        return Duck(self.values.reshape(*shape))
-
-    def sum(self, *args: Any, **kwargs: Any) -> Duck:
-        return Duck(np.asarray(self.values.sum(*args, **kwargs)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Duck) and self.values.tobytes() == other.values.tobytes()
-
-    __hash__ = None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _duck_concatenate() -> None:
-    from dask.array.dispatch import concatenate_lookup
-
-    @concatenate_lookup.register(Duck)
-    def _concatenate(arrays: Any, axis: int = 0) -> Duck:
-        return Duck(np.concatenate([a.values for a in arrays], axis=axis))
 
 
 def test_duck_arrays() -> None:

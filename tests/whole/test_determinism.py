@@ -69,6 +69,31 @@ def test_under_three_hash_seeds(python: Any) -> None:
         assert other.splitlines() == reference
 
 
+LIMITED = """
+import sys
+import numpy as np, dask, dask.array as da
+import dask_rewrite
+from dask.base import collections_to_expr
+
+block = 1000 * 40 * 8
+x = da.random.default_rng(3).random((24_000, 40), chunks=(1000, 40))
+sorted_columns = x.rechunk((-1, 10)).map_blocks(np.sort, axis=0, dtype="f8")[::7].sum()
+dask_rewrite.enable()
+for limit in (18 * block, 38 * block):
+    with dask.config.set({"rewrite.memory-limit": limit, "num_workers": 2, "scheduler": "threads"}):
+        tasks = collections_to_expr((sorted_columns,)).optimize().__dask_graph__()
+    for key, task in dict(tasks).items():
+        print(repr(key), sorted(map(repr, task.dependencies)))
+"""
+
+
+def test_plans_under_a_limit_under_three_hash_seeds(python: Any) -> None:
+    reference, *others = [python(LIMITED, PYTHONHASHSEED=seed) for seed in ("0", "1", "2")]
+    assert "memory-limit" in reference
+    for other in others:
+        assert sorted(other.splitlines()) == sorted(reference.splitlines())
+
+
 def digest(tasks: Any) -> str:
     lines = [f"{key!r} {sorted(map(repr, task.dependencies))} {task!r}" for key, task in tasks.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

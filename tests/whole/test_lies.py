@@ -12,6 +12,7 @@ import pytest
 from benchmarks.every_source import PROGRAMS
 from dask import delayed
 
+from duck_arrays import Duck, Quantity
 from helpers import assert_same_as_stock, stock, switched_on, tasks_of
 
 SIZE, GRID = 4, 4
@@ -58,6 +59,13 @@ def test_another_type(program: str, make: Callable[[np.ndarray], Any]) -> None:
     same_or_same_error(PROGRAMS[program](blocks(make)))
 
 
+@pytest.mark.parametrize("make", [Duck, Quantity])
+@pytest.mark.parametrize("program", SOME)
+def test_blocks_that_are_no_subclass_of_arrays(program: str, make: Callable[[np.ndarray], Any]) -> None:
+    """As cupy's and pint's are; a pad of zeros has no unit, and fails with dask too."""
+    same_or_same_error(PROGRAMS[program](blocks(make)))
+
+
 @pytest.mark.parametrize("program", ["matmul", "sliced", "turned", "joined and sliced", "stacked"])
 def test_sparse_blocks(program: str) -> None:
     sparse = pytest.importorskip("sparse")
@@ -96,6 +104,33 @@ def test_some_blocks_of_another_dtype_keep_their_values(program: str) -> None:
     with switched_on():
         actual = x.compute(scheduler="sync")
     np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("program", SOME)
+def test_some_blocks_of_another_type_keep_their_values(program: str) -> None:
+    x = PROGRAMS[program](blocks(lambda block: masked(block) if block[0, 0] % 2 else block))
+    with stock():
+        expected = x.compute(scheduler="sync")
+    with switched_on():
+        actual = x.compute(scheduler="sync")
+    np.testing.assert_array_equal(np.ma.filled(actual, -1), np.ma.filled(expected, -1))
+
+
+def test_some_blocks_of_other_units_are_not_joined() -> None:
+    x = blocks(lambda block: Quantity(block, "m" if block[0, 0] % 2 else "s"))
+    for y in (x.rechunk((2 * SIZE, SIZE)), x.sum(axis=0), x[1:5], x @ x.T, da.stack([x, x.T]).sum(axis=0)):
+        with stock(), pytest.raises(ValueError, match=r"m and s|s and m"):
+            y.compute(scheduler="sync")
+        with switched_on(), pytest.raises(ValueError, match=r"m and s|s and m"):
+            y.compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("fewer", [True, False])
+def test_some_blocks_of_another_shape(fewer: bool) -> None:
+    """Where nothing is cut along an axis, it does not matter which blocks are longer or shorter."""
+    x = blocks(lambda block: (block[1:] if fewer else np.repeat(block, 2, 0)) if block[0, 0] % 2 else block)
+    for y in (x[:, 1:][:, :-2] + 1, x[:, ::2][:, 1:], x.T[1:].T, x.sum(axis=0), x.rechunk((SIZE, 2 * SIZE))):
+        same_or_same_error(y)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

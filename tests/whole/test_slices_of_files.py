@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import dask
 import dask.array as da
 import pytest
 
@@ -29,11 +28,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slices.Files]:
 @pytest.mark.parametrize("source", slices.SOURCES)
 @pytest.mark.parametrize("name", slices.ROWS)
 def test_only_what_is_needed_is_decoded(name: str, source: str, files: slices.Files) -> None:
-    make, wanted = slices.ROWS[name]
+    _, wanted = slices.ROWS[name]
     with stock():
-        before, expected = files.decoded(source, make, da)
+        before, expected = files.decoded(source, name, da)
     with switched_on(num_workers=2):
-        after, found = files.decoded(source, make, da)
+        after, found = files.decoded(source, name, da)
     assert_same(found, expected)
     assert after <= wanted <= before
 
@@ -46,9 +45,3 @@ def test_no_more_than_the_rival_decodes() -> None:
     found = {(name, *each) for name, row in other.items() for each in row.items() if each[1] >= 0}
     assert len(found) > 80
     assert not {(name, source) for name, source, count in found if count < slices.ROWS[name][1]}
-
-
-def test_a_rechunk_decodes_each_chunk_once(files: slices.Files) -> None:
-    with switched_on(num_workers=2), dask.config.set({"array.chunk-size": "1 MiB"}):
-        for source in slices.SOURCES:
-            assert files.decoded(source, lambda da, v: v.rechunk((50, 50)) + 1, da)[0] == 100, source

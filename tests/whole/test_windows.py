@@ -7,6 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from dask.callbacks import Callback
 
 from helpers import assert_same_as_stock, distinct, stock_tasks_of, switched_on, tasks_of
 
@@ -28,6 +29,21 @@ def test_a_task_for_each_block() -> None:
     assert len(stock_tasks_of(made)) >= 2900
     with switched_on():
         assert len(tasks_of(made)) <= 500 + BLOCKS
+
+
+def scheduled(made: Any) -> int:
+    """How many tasks a scheduler gets to compute this: the blocks that are put together are nobody's."""
+    counts: list[int] = []
+    with Callback(start=lambda dsk: counts.append(len(dsk))), switched_on():
+        made.compute(scheduler="sync")
+    return counts[0]
+
+
+def test_no_more_than_native_chunks_where_the_result_is_computed() -> None:
+    """Another optimizer needs 490 for the first, of which its blocks are those of the source."""
+    xr = pytest.importorskip("xarray")
+    assert scheduled(xr.DataArray(source(), dims=("t", "x")).rolling(t=31).mean()) <= 490
+    assert scheduled(windows(source())) <= 2 * BLOCKS + 1
 
 
 def test_fewer_where_the_blocks_are_not_asked_for() -> None:

@@ -22,9 +22,11 @@ class Estimate(NamedTuple):
 
 def estimate(facts: Facts, key: Key) -> Estimate | Fact | None:
     """How large a block is, from facts where there are any and from declarations where not."""
-    fact = believed(facts, key)
-    if fact is not None:
-        return fact
+    return believed(facts, key) or of_parts(facts, key)
+
+
+def of_parts(facts: Facts, key: Key) -> Estimate | None:
+    """How large several arrays are together, None if it is one: declarations take them for one block."""
     parts = _parts(facts.value(key))
     if not parts or not all(type(part) is Fact for part in parts):
         return None

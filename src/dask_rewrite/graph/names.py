@@ -63,6 +63,19 @@ def mark(name: str, token: str) -> str:
     return f"{name}{MARK}{token}"
 
 
+def marked(key: Key, token: str) -> Key:
+    """The key of a block or of a task under the mark of this rewrite.
+
+    Examples
+    --------
+    >>> marked(("sum-1234", 0), "00c0ffee"), marked("total", "00c0ffee")
+    (('sum-1234-r00c0ffee', 0), 'total-r00c0ffee')
+    """
+    if type(key) is tuple:
+        return (mark(str(key[0]), token), *key[1:])
+    return mark(str(key), token)
+
+
 def unmarked(name: str) -> str:
     """The name without the mark of a rewrite and what :func:`compound` put before it, if it has a mark.
 

@@ -191,8 +191,8 @@ def _settle(nodes: Mapping[Key, GraphNode], known: set[Key]) -> dict[Key, frozen
     """
     add = known.add
     late = {}
-    for key, needs in zip(nodes, _dependencies(nodes.values()), strict=True):
-        if needs <= known:
+    for key, needs in zip(reversed(list(nodes)), reversed(list(_dependencies(nodes.values()))), strict=True):
+        if needs <= known:  # graphs are written consumers first
             add(key)
         else:
             late[key] = needs

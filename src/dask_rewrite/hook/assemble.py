@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import GraphNode
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, consumers_of, count_users, producers_first
+from dask_rewrite.graph.graph import Graph, consumers_of, producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name
+from dask_rewrite.graph.nodes import dependencies_of
 from dask_rewrite.hook.task_layer import TaskLayer
 
 
@@ -148,7 +150,7 @@ def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:
         return None
     kinds = {key: tuple(sorted(graph.annotations[key])) for key in annotated}
     owned = frozenset(owner)
-    reused = owner and not owned.isdisjoint(count_users(graph.nodes))
+    reused = owner and not owned.isdisjoint(chain.from_iterable(map(dependencies_of, graph.nodes.values())))
     if not annotated and not reused:
         return None
     nodes = graph.nodes
@@ -203,9 +205,7 @@ def _dependencies(
 ) -> dict[str, set[str]]:
     dependencies: dict[str, set[str]] = {}
     for group, nodes in grouped.items():
-        used: set[Key] = set()
-        for node in nodes.values():
-            used |= node.dependencies
+        used = set().union(*map(dependencies_of, nodes.values()))
         mine = names[group]
         dependencies[mine] = {name for name in set(map(where.get, used)) if name is not None and name != mine}
     return dependencies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -18,9 +18,9 @@ from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.names import fingerprint, mark, unmarked
+from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
 from dask_rewrite.hook.reading_again import reading_again
-from dask_rewrite.hook.taking_turns import taking_turns
+from dask_rewrite.hook.taking_turns import Ordered, taking_turns
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.pipeline.final_names import with_names
 from dask_rewrite.pipeline.selection import select
@@ -76,6 +76,9 @@ def chosen(
     if trace is not None and best.again:
         said = f"blocks that are read again where there is no room: {best.again}"
         trace.remarks.applied(Reread.name, None, said, best.again)
+    if trace is not None and best.run.unknown:
+        said = f"blocks of unknown size, so that more may be held: {best.run.unknown:,}"
+        trace.remarks.missed("memory-limit", None, said)
     return best.graph, best.run
 
 
@@ -125,19 +128,19 @@ class _Search:
             return True
         order, peak = thrifty_order(sizes.likely)
         # what waits holds as much as it does one by one: there is no need to simulate that
+        ordered = Ordered(plan, sizes, order)
         if peak <= limit or sizes.unknown or peak < _LESS * self._least():
-            if self._with_turns(plan, sizes, order, name):
+            if self._with_turns(ordered, name):
                 return True
         least, floor = self._least(), _held_by_all(sizes)
         if least <= limit or (floor > limit and floor >= _LESS * least):
             return True
         if not self._may_repeat or floor > limit or sizes.unknown:
             return False
-        found = reading_again(plan, sizes, order, limit, self._options)
+        found = reading_again(ordered, limit, self._options)
         if found is None:
             return False
-        copies = len(found[1].keys) - len(sizes.keys)
-        return self._with_turns(*found, f"{name} again", copies)
+        return self._with_turns(found, f"{name} again", len(found.order) - len(order))
 
     def found(self) -> _Best:
         """The best plan, under names that no other plan has."""
@@ -149,21 +152,21 @@ class _Search:
         token = fingerprint([graph.origin.token, "memory-limit", *how])
         outputs = frozenset(graph.outputs)
         names = {
-            key: _marked(key, token)
+            key: marked(key, token)
             for key, node in graph.nodes.items()
-            if key not in outputs and (node._dependencies or _is_marked(key))
+            if key not in outputs
+            and type(name := layer_name(key)) is str
+            and (node._dependencies or unmarked(name) != name)
         }
         renamed = with_names(graph, {old: new for old, new in names.items() if old != new})
         return _Best(renamed, run, name, again)
 
-    def _with_turns(
-        self, plan: Graph, sizes: graphs.Sized, order: Sequence[int], name: str, again: int = 0
-    ) -> bool:
+    def _with_turns(self, plan: Ordered, name: str, again: int = 0) -> bool:
         """Look at a plan where tasks wait for each other; true if it fits."""
-        waiting = taking_turns(plan, sizes, order, self._limit)
+        waiting = taking_turns(plan, self._limit)
         if waiting is None:
             return False
-        known = defaultdict(_gate, zip(sizes.keys, sizes.results))
+        known = defaultdict(_gate, zip(plan.sized.keys, plan.sized.results))
         return self._take(waiting, self._sized(waiting, known.__getitem__), name, self._limit, again)
 
     def _take(self, plan: Graph, sizes: graphs.Sized, name: str, most: float, again: int = 0) -> bool:
@@ -178,7 +181,8 @@ class _Search:
 
     def _sized(self, plan: Graph, of: Callable[[Key], Result]) -> graphs.Sized:
         threads, workers = self._layout
-        return graphs.sized(plan.nodes, self._outputs, of, threads * max(1, workers))
+        total = threads * max(1, workers)
+        return graphs.sized(plan.nodes, self._outputs, of, total, graphs.order_of_numbers)
 
 
 def _gate() -> Result:
@@ -190,17 +194,6 @@ def _held_by_all(sizes: graphs.Sized) -> int:
     """Bytes that every plan holds: of what is asked for, or of what one task needs and makes."""
     work = sizes.works[0]
     return max(floor_of(work), sum([work.owned[task] for task in work.kept]))
-
-
-def _is_marked(key: Any) -> bool:
-    name = key[0] if type(key) is tuple and key else key
-    return type(name) is str and unmarked(name) != name
-
-
-def _marked(key: Any, token: str) -> Any:
-    if type(key) is tuple and key and type(key[0]) is str:
-        return (mark(key[0], token), *key[1:])
-    return mark(key, token) if type(key) is str else key
 
 
 __all__ = ["chosen"]

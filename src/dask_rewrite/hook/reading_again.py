@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +12,10 @@ from dask_rewrite.analysis.memory.evictions import evictions
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.hook.taking_turns import Ordered
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread.repeatable import Repeatable
 from dask_rewrite.passes.site import Site
@@ -28,9 +28,7 @@ _TIMES = 8
 _FILLED = (0.75, 1.0)
 
 
-def reading_again(
-    graph: Graph, sized: Sized, order: Sequence[int], limit: int, options: Options
-) -> tuple[Graph, Sized, list[int]] | None:
+def reading_again(plan: Ordered, limit: int, options: Options) -> Ordered | None:
     """The same tasks, of which some are done twice: what they read is let go of meanwhile.
 
     Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
@@ -38,12 +36,8 @@ def reading_again(
 
     Parameters
     ----------
-    graph : Graph
-        The plan, after all passes.
-    sized : Sized
-        The same as numbers.
-    order : sequence of int
-        One in which tasks hold little.
+    plan : Ordered
+        The plan, and an order in which it holds little.
     limit : int
         Bytes.
     options : Options
@@ -51,13 +45,15 @@ def reading_again(
 
     Returns
     -------
-    tuple of Graph, Sized and list of int, or None
-        Another graph, the same as numbers, and the order; None if there is no room in this way either.
+    Ordered or None
+        None if there is no room in this way either.
     """
+    graph, sized, order = plan
     again = _repeatable(graph, sized, options, limit // _SMALL)
     work = sized.likely
+    most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
     for part in _FILLED:
-        found = evictions(work, order, int(limit * part), again, _TIMES * len(again)) if again else None
+        found = evictions(work, order, int(limit * part), again, most) if again else None
         if found is not None and found.copies:
             break
     else:
@@ -67,8 +63,8 @@ def reading_again(
     annotations = dict(graph.annotations)
     keys = list(sized.keys)
     for number, task in enumerate(found.copies):
-        old: Any = keys[task]
-        new = (mark(str(old[0]), fingerprint([token, str(number)])), *old[1:])
+        old = keys[task]
+        new = marked(old, fingerprint([token, str(number)]))
         nodes[new] = renamed(nodes[old], new)
         if old in annotations:
             annotations[new] = annotations[old]
@@ -81,7 +77,7 @@ def reading_again(
         view = results[user].view
         results[user] = results[user]._replace(view=copies.get(view or "", view))
     other = Sized(keys, results, [found.work(work)])
-    return replace(graph, nodes=nodes, annotations=annotations), other, found.order
+    return Ordered(replace(graph, nodes=nodes, annotations=annotations), other, found.order)
 
 
 def _repeatable(graph: Graph, sized: Sized, options: Options, least: int) -> frozenset[int]:
@@ -107,7 +103,17 @@ def _repeatable(graph: Graph, sized: Sized, options: Options, least: int) -> fro
         and views[task][0] in reads
         and found[key].reads == {sized.keys[views[task][0]]}
     ]
-    return frozenset(reads.union(parts))
+    cuts = [
+        task
+        for task, key in enumerate(sized.keys)
+        if owned[task] > least
+        and not views[task]
+        and key in found
+        and found[key].steps == 2
+        and not found[key].shared
+        and not reads.isdisjoint(sized.likely.inputs[task])
+    ]
+    return frozenset(reads.union(parts, cuts))
 
 
 __all__ = ["reading_again"]

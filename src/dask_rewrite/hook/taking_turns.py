@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from dask._task_spec import Task, TaskRef
 from dask.graph_manipulation import chunks
@@ -13,7 +13,6 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.turns import waits
-from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.graph.nodes import make_task, may_move, nameless
@@ -22,12 +21,8 @@ from dask_rewrite.graph.nodes import make_task, may_move, nameless
 _SMALL = 1024
 
 
-def taking_turns(graph: Graph, sized: Sized, order: Sequence[int], limit: int) -> Graph | None:
-    """The same tasks, of which some wait until enough of what came before has been let go of.
-
-    Tasks that make something large wait for a *gate*, a task without a result that depends on what has to be
-    done before. As much runs side by side as the limit has room for; where one task after the other holds
-    more than that already, it is as if there was one thread. Nothing is computed twice, or in another way.
+class Ordered(NamedTuple):
+    """A plan and an order for it.
 
     Parameters
     ----------
@@ -37,6 +32,24 @@ def taking_turns(graph: Graph, sized: Sized, order: Sequence[int], limit: int) -
         The same as numbers.
     order : sequence of int
         One in which tasks hold little, see :func:`dask_rewrite.analysis.memory.turns.thrifty_order`.
+    """
+
+    graph: Graph
+    sized: Sized
+    order: Sequence[int]
+
+
+def taking_turns(plan: Ordered, limit: int) -> Graph | None:
+    """The same tasks, of which some wait until enough of what came before has been let go of.
+
+    Tasks that make something large wait for a *gate*, a task without a result that depends on what has to be
+    done before. As much runs side by side as the limit has room for; where one task after the other holds
+    more than that already, it is as if there was one thread. Nothing is computed twice, or in another way.
+
+    Parameters
+    ----------
+    plan : Ordered
+        The plan, and an order in which it holds little.
     limit : int
         Bytes.
 
@@ -45,10 +58,11 @@ def taking_turns(graph: Graph, sized: Sized, order: Sequence[int], limit: int) -
     Graph or None
         None if nothing needs to wait, or others whom nobody knows may hold the same blocks.
     """
+    graph, sized, order = plan
     if graph.origin.shared:
         return None
     token = fingerprint([graph.origin.token, "memory-limit", str(limit)])
-    gates = _Gates(graph, sized.keys, sized.likely, order, mark("memory-limit", token))
+    gates = _Gates(plan, mark("memory-limit", token))
     gates.put(waits(sized.likely, order, limit), limit)
     return replace(graph, nodes=gates.nodes) if gates.made else None
 
@@ -56,12 +70,11 @@ def taking_turns(graph: Graph, sized: Sized, order: Sequence[int], limit: int) -
 class _Gates:
     """Puts gates into a graph, along one order of its tasks."""
 
-    def __init__(
-        self, graph: Graph, keys: Sequence[Key], work: Work, order: Sequence[int], name: str
-    ) -> None:
-        self.nodes: dict[Key, Any] = dict(graph.nodes)
+    def __init__(self, plan: Ordered, name: str) -> None:
+        order, work = plan.order, plan.sized.likely
+        self.nodes: dict[Key, Any] = dict(plan.graph.nodes)
         self.made: set[Key] = set()
-        self._keys, self._work, self._order, self._name = keys, work, order, name
+        self._keys, self._work, self._order, self._name = plan.sized.keys, work, order, name
         self._last, self._seen = 0, 0  # where the last gate stands, and how far was looked since
         self._waiting: list[int] = []  # places since the last gate that have no user before `_seen`
         place = {task: i for i, task in enumerate(order)}
@@ -110,4 +123,4 @@ class _Gates:
         self._last, self._waiting = bound, []
 
 
-__all__ = ["taking_turns"]
+__all__ = ["Ordered", "taking_turns"]

@@ -28,6 +28,7 @@ from dask_rewrite.hook.wire_parts import FEWEST, Parts
 #: How deep columns go into nested cells; what lies deeper is pickled as it is.
 DEEPEST = 40
 
+_call_of = attrgetter("__call__")
 _CONTAINERS = frozenset([List, Tuple, Set, Dict])
 NODES = frozenset([Task, Alias, DataNode])
 
@@ -125,6 +126,11 @@ class Columns:
         if kind is slice:
             parts = list(map(attrgetter("start", "stop", "step"), cells))
             return Call(map, (slice, *self._transposed(parts, depth)))
+        if kind is MethodType:
+            if any(cell.__func__ is not Task.__call__ for cell in cells):
+                return self.rest(cells)
+            # steps of programs
+            return Call(map, (_call_of, self.column(list(map(attrgetter("__self__"), cells)), depth + 1)))
         column = stacked(cells) if kind is np.ndarray and unique else None
         return list(cells) if column is None else column
 
@@ -205,7 +211,7 @@ class Columns:
     def value(self, value: Any) -> Any:
         """The value, or a call that makes it: pickled tasks hold sets, in an order that hashes decide."""
         kind = type(value)
-        if kind is MethodType and type(value.__self__) is Task:
+        if kind is MethodType and isinstance(value.__self__, Task):
             return Call(getattr, (self.value(value.__self__), value.__name__))
         if kind is dict and value and type(next(iter(value.values()))) is Task:
             return Call(dict, ([(key, self.value(item)) for key, item in value.items()],))

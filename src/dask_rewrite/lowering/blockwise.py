@@ -87,19 +87,19 @@ class Plan:
         self.args = args
         self.inputs: list[str] = [arg.value for arg in args.values() if arg.kind in ("block", "blocks")]
         #: What the template itself refers to, beside its tokens: futures stay the objects that they are.
-        self.others: dict[Key, TaskRef] = {key: TaskRef(key) for key in sorted(used - args.keys(), key=str)}
-        if self.others:
+        self.others: dict[Key, TaskRef] = {}
+        if used != args.keys():
+            self.others = {key: TaskRef(key) for key in sorted(used - args.keys(), key=str)}
             self.others.update(_futures(layer.task))
-        tokens = [arg.key for arg in layer.task.args if type(arg) is TaskRef]
+        task = self.task
+        tokens = {arg.key for arg in task.args if type(arg) is TaskRef}
+        nested = [
+            arg.dependencies for arg in (*task.args, *task.kwargs.values()) if isinstance(arg, GraphNode)
+        ]
         self.simple: bool = (
-            type(layer.task) is Task
-            and not self.others
-            and len(tokens) >= len(args)
-            and args.keys() == set(tokens)
-            and not any(isinstance(arg, GraphNode) and arg.dependencies for arg in layer.task.args)
-            and not any(isinstance(v, GraphNode) and v.dependencies for v in layer.task.kwargs.values())
+            type(task) is Task and not self.others and args.keys() == tokens and not any(nested)
         )
-        self.fusable: bool = type(layer.task) is Task and not is_coroutine(layer.task.func)
+        self.fusable: bool = type(task) is Task and not is_coroutine(task.func)
         self.fold: Callable[..., Any] | None = None
 
     def with_fold(self, task: Task, args: dict[str, Arg]) -> Plan:

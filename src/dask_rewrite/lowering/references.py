@@ -190,7 +190,8 @@ class References:
             new = key
             self.kept.append(key)
         else:
-            new = (self.names.get(key[0]) or self._marked(key[0], value), *key[1:])
+            name = self.names.get(key[0]) or self._marked(key[0], value)
+            new = key if name == key[0] else (name, *key[1:])
         ref = self.refs[key] = TaskRef(new)
         self.queue.append((key, new, value))
         return ref
@@ -242,7 +243,8 @@ class References:
         if ref is None:
             key: Any = (name, *coords)
             if name not in self.output_names or key not in self.output_keys:
-                key = (self.names.get(name) or self._marked(name), *coords)
+                new = self.names.get(name) or self._marked(name)
+                key = key if new == name else (new, *coords)
             ref = table[coords] = TaskRef(key)
         return ref
 

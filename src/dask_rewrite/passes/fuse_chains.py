@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import concat
 
+from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.aliases import without_aliases
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
@@ -59,8 +60,8 @@ class FuseChains:
         graph = without_aliases(graph)
         templates: dict[int, int] = {}
         depths: dict[Key, int] = {}
-        twice: set[Key] = set()  # consumers that refer to their producer more than once
-        links = self._links(graph, context, templates, depths, twice)
+        after: set[Key] = set()  # consumers whose producer is done once, before anything else of them
+        links = self._links(graph, context, templates, depths, after)
         if not links:
             return graph
         nodes = dict(graph.nodes)
@@ -75,7 +76,7 @@ class FuseChains:
                 for key in chain:
                     if key not in depths:
                         depths[key] = survey(nodes[key], templates)[0]
-                nests = twice.isdisjoint(chain[:-1])
+                nests = after.isdisjoint(chain[:-1])
                 joined = self._joined(chain, nodes, depths, programs, nests)
                 if joined is None:
                     continue
@@ -98,7 +99,7 @@ class FuseChains:
         context: Context,
         templates: dict[int, int],
         depths: dict[Key, int],
-        twice: set[Key],
+        after: set[Key],
     ) -> dict[Key, list[Key]]:
         """For each consumer, the producers that it could absorb; how deep it nests is noted on the way."""
         nodes = graph.nodes
@@ -106,6 +107,7 @@ class FuseChains:
         users: Mapping[Key, int] | None = None
         outputs = frozenset(graph.outputs)
         links: dict[Key, list[Key]] = {}
+        effects = Effects()
         for key, node in nodes.items():
             deps = node._dependencies
             if not deps or type(node) is not Task:
@@ -136,7 +138,9 @@ class FuseChains:
                 links[key] = producers
             elif len(producers) == 1:
                 links[key] = producers
-                twice.add(key)
+                after.add(key)
+            if len(deps) > 1 and key in links and _may_write((node, *map(nodes.get, producers)), effects):
+                after.add(key)  # into what the other takes as well
         return links
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
@@ -247,6 +251,10 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
         return False
     return _may_move(graph.nodes[key], context) and _may_move(below, context)
+
+
+def _may_write(tasks: Iterable[Any], effects: Effects) -> bool:
+    return any(effects.of(task) == "unknown" for task in tasks)
 
 
 def _joins(task: Task) -> bool:

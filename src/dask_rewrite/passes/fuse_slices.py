@@ -14,10 +14,8 @@ from dask.array.optimization import GETTERS, fuse_slice
 
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, needs_of
 from dask_rewrite.passes.base import Missed
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Replacement, Site
-
-_GETTER_IDS = frozenset(map(id, GETTERS))
-
 
 _SHARED = Missed("the inner block has other users")
 
@@ -49,7 +47,7 @@ class FuseSlices:
             return None
         key = source.key
         below = site.node(key)
-        if type(below) is not Task or id(below.func) not in _GETTER_IDS:
+        if type(below) is not Task or id(below.func) not in GETTER_IDS:
             return None
         if not site.used_once(key):
             return _SHARED

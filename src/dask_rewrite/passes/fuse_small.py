@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import estimate, of_parts
+from dask_rewrite.analysis.memory.blocks import FINALIZE
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import under
@@ -54,6 +55,8 @@ class FuseSmall:
         Blocks that the fused task may wait for, unless it waited for as many before.
     max_depth : int
         Nesting that fused tasks may reach.
+    max_reads : int
+        Tiny reads that one task may make one after the other.
     """
 
     name: ClassVar[str] = "fuse-small"
@@ -61,6 +64,7 @@ class FuseSmall:
     max_tasks: int = 32
     max_inputs: int = 8
     max_depth: int = 12
+    max_reads: int = 64
 
     def run(self, graph: Graph, context: Context) -> Graph:
         remarks = context.remarks
@@ -69,7 +73,7 @@ class FuseSmall:
             return graph
         nodes: Mapping[Key, Any] = graph.nodes
         site = Site(graph, context)
-        reads, together = tiny_reads(graph, site, self.max_bytes)
+        reads, together = tiny_reads(graph, site, self.max_bytes, self.max_reads)
         groups = [keys for keys in found if _is_known(nodes[keys[0]], site)]
         producers = list(chain.from_iterable(groups))
         small = SmallWork(site, self.max_bytes)
@@ -78,7 +82,7 @@ class FuseSmall:
             return graph
         candidates = set(chain.from_iterable(map(small.among, groups)))
         candidates.difference_update(graph.outputs)
-        absorbing = _Absorbing(self, site, candidates, small.slices, remarks)
+        absorbing = _Absorbing(self, site, candidates, small, remarks)
         absorbing.take_reads(reads, together)
         fused = absorbing.run()
         if not fused:
@@ -106,12 +110,13 @@ class _Absorbing:
     """Puts producers in the place of the references to them."""
 
     def __init__(
-        self, bounds: FuseSmall, site: Site, candidates: set[Key], slices: set[Key], remarks: Remarks
+        self, bounds: FuseSmall, site: Site, candidates: set[Key], small: SmallWork, remarks: Remarks
     ) -> None:
         self.nodes: dict[Key, Any] = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
-        self._slices = slices  # of large blocks, and what took in such slices
+        self._slices = small.slices  # of large blocks, and what took in such slices
+        self._held = small.held
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
         self._max_inputs, self._large = bounds.max_inputs, bounds.max_bytes // 2
         self._text = site.context.fuse_text_keys
@@ -164,6 +169,7 @@ class _Absorbing:
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         wide = max(WIDE + 1, most) if combining(task.func) is not None else most
+        gathers = type(task.key) is str and task.key.startswith(FINALIZE)
         room = self._max_tasks
         reads = 0
         taken: dict[Key, GraphNode] = {}
@@ -181,8 +187,10 @@ class _Absorbing:
             inputs = len(waits_for) + len(new)
             if held >= room or (inputs > most and not (inputs <= wide and combining(producer.func))):
                 continue
-            if new and len(producer._dependencies) == 1 and len(waits_for) > 1 and self._lets_go(producer):
+            if new and len(waits_for) > 1 and self._lets_go(producer, gathers):
                 continue
+            if len(new) < len(producer._dependencies) and self._site.effect(task.key) == "unknown":
+                continue  # perhaps into what the producer takes, which has to be done with it before
             below = level + 1 + (below if below >= 0 else depth_of(producer, self._templates))
             if below > (_DEEP if read or wide > most else self._max_depth):
                 continue
@@ -207,12 +215,26 @@ class _Absorbing:
                 self._reads[task.key] = reads
         return taken
 
-    def _lets_go(self, task: Task) -> bool:
-        """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held."""
-        (dep,) = task._dependencies
-        facts, alone = self._site.facts, self._site.used_once(dep)
-        cut = not alone and id(task.func) in GETITEMS
-        if cut or task.key in self._slices or type(self.nodes.get(dep)) is not Task:
+    def _lets_go(self, task: Task, gathered: bool) -> bool:
+        """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.
+
+        What is gathered is all held at one time: there it goes for what is made of several blocks as well.
+        """
+        facts, nodes = self._site.facts, self.nodes
+        deps = [dep for dep in task._dependencies if type(nodes.get(dep)) is Task]
+        if task.key in self._slices or task.key in self._held or not deps:
+            return False
+        if gathered:
+            own = filter(self._site.used_once, deps)
+            sizes = [of_parts(facts, dep) or estimate(facts, dep) for dep in own]
+            given = estimate(facts, task.key)
+            total = sum([size.nbytes for size in sizes if size is not None])
+            return given is not None and total >= max(1, 2 * given.nbytes)
+        if len(task._dependencies) > 1:
+            return False
+        (dep,) = deps
+        alone = self._site.used_once(dep)
+        if not alone and id(task.func) in GETITEMS:
             return False
         taken = estimate(facts, dep)
         if taken is None or taken.nbytes <= (0 if alone else self._large):

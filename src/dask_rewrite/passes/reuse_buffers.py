@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
 from dask.array import chunk
-from dask.array.optimization import GETTERS
 from dask.typing import Key
 from dask.utils import methodcaller
 
@@ -21,13 +20,14 @@ from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.blocks import block as fact_of_argument
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
-from dask_rewrite.analysis.knowledge.loading import Source, reads_in_order
+from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import NO_KWARGS, children, make_container, make_task
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.movement.memory_order import MAKERS, Order
+from dask_rewrite.passes.movement.memory_order import MAKERS, Order, lies_in_order
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Values
 
@@ -119,9 +119,11 @@ class _InOrder:
     def __init__(self, site: Site, order: Order) -> None:
         self._order = order
         self._site = site
+        self._files = ByIdentity[bool]()
 
     def get(self, key: Key, default: Any = None) -> bool:
-        return _is_read_in_order(self._site.node(key)) or self._order.is_c(key)
+        node = self._site.node(key)
+        return self._files.of(node, lies_in_order) if type(node) is DataNode else self._order.is_c(key)
 
 
 class _Work:
@@ -130,6 +132,7 @@ class _Work:
         self._min_bytes = min_bytes
         self._order = Order(site)
         self._candidates = ByIdentity[bool]()
+        self._taken = ByIdentity[list[Any]]()
         self._steps: dict[Any, Any] = {}
         self._top = _Scope(Values(site.facts), _InOrder(site, self._order))
 
@@ -157,9 +160,8 @@ class _Work:
             return node
         if calls_frame(node.func) and frame_of(node) is not None:
             return self._frame(node, scope)
-        inside = [arg for arg in (*node.args, *node.kwargs.values()) if isinstance(arg, Task)]
-        if not inside:  # no step stands in it that could be written into
-            return node
+        if not any(isinstance(arg, Task) for arg in (*node.args, *node.kwargs.values())):
+            return node  # no step stands in it that could be written into
         args = tuple([self.rewritten(arg, scope) if isinstance(arg, Task) else arg for arg in node.args])
         if isinstance(node, NestedContainer):
             return node if _same(args, node.args) else make_container(node, args, node._dependencies)
@@ -195,20 +197,19 @@ class _Work:
 
     def _step(self, step: Any, scope: _Scope) -> tuple[Any, _Scope]:
         """A step over what is known of its inputs, and what is known after it."""
-        known = [(name, name_here(value)) for name, value in scope.values.items()]
-        form = (id(step.__self__), *known, *scope.in_c.values())
-        found = self._steps.get(form)
-        if found is None:
-            body = step.__self__
+        body = step.__self__
+        taken = self._taken.of(body, _taken)
+        facts = [self._site.facts.within(node, scope.values) for node in taken]
+        form = (id(body), *map(name_here, facts), *[self._is_in_c(node, scope) for node in taken])
+        if (found := self._steps.get(form)) is None:
             new = self.rewritten(body, scope)
             after = self._state(body.kwargs if body.func is dict else {}, scope)
             call = step if new is body else new.__call__
-            found = self._steps[form] = (call, after, step, scope)  # keeps alive what is named by identity
+            found = self._steps[form] = (call, after, step, facts)  # keeps alive what is named by identity
         return found[:2]
 
     def _state(self, values: Mapping[str, Any], scope: _Scope) -> _Scope:
-        within = self._site.facts.within
-        known = {name: within(value, scope.values) for name, value in values.items()}
+        known = {name: self._site.facts.within(value, scope.values) for name, value in values.items()}
         return _Scope(known, {name: self._is_in_c(value, scope) for name, value in values.items()})
 
     def _writer(self, node: Task, scope: _Scope) -> Any:
@@ -240,20 +241,33 @@ class _Work:
         """Whether what an expression gives is known to lie in C order."""
         if isinstance(node, TaskRef):
             return bool(scope.in_c.get(node.key, False))
-        if not isinstance(node, GraphNode) or type(node) is DataNode:
-            return not isinstance(node, DataNode) or _is_read_in_order(node)
-        if isinstance(node, Task) and calls_frame(node.func) and (frame := frame_of(node)) is not None:
+        if not isinstance(node, Task):
+            return lies_in_order(node)
+        if calls_frame(node.func) and (frame := frame_of(node)) is not None:
             for values in (frame.inputs, *[body.kwargs for body in frame.bodies[:-1]]):
                 scope = self._state(values, scope)
             return self._is_in_c(frame.bodies[-1], scope)
-        if type(node) is Task and id(node.func) in MAKERS:
+        if id(node.func) in MAKERS:
             return True
-        if type(node) is Task and any(node.func is getter for getter in GETTERS):
+        if id(node.func) in GETTER_IDS:
             of_file = type(self._site.facts.within(node.args[0], scope.values)) is Source
             return of_file and self._is_in_c(node.args[0], scope)
-        if not isinstance(node, Task) or "order" in node.kwargs or not self._order.keeps(node):
-            return False
-        return all(self._is_in_c(child, scope) for child in children(node))
+        return self._order.keeps(node) and all(self._is_in_c(child, scope) for child in children(node))
+
+
+def _taken(body: Task) -> list[Any]:
+    """What decides about a step: what is read for it, wherever in a file, and what else writers are given."""
+    found: dict[Any, Any] = {}
+    stack: list[tuple[Any, bool]] = [(body, body.func is dict)]
+    while stack:
+        node, counts = stack.pop()
+        is_read = type(node) is Task and id(node.func) in GETTER_IDS and Task not in map(type, node.args)
+        if is_read or type(node) is TaskRef:
+            found.update({id(node) if is_read else node.key: node} if counts else {})
+        elif isinstance(node, Task):
+            counts = counts or id(node.func) in _WRITERS or calls_frame(node.func)
+            stack += [(child, counts) for child in children(node)]
+    return list(found.values())
 
 
 def _makes_array(call: Task) -> bool:
@@ -265,17 +279,6 @@ def _makes_array(call: Task) -> bool:
         return False
     known = known_call(call.func, call.args, call.kwargs)
     return known is not None and known.fresh is True
-
-
-def _is_read_in_order(node: Any) -> bool:
-    """A file of which blocks come in C order, or an array in that order, gaps or not."""
-    if type(node) is not DataNode:
-        return False
-    value = node.value
-    if type(value) is not np.ndarray:
-        return reads_in_order(value)
-    steps = [step for step, n in zip(value.strides, value.shape) if n > 1]
-    return steps == sorted(steps, reverse=True) and min(steps, default=1) > 0
 
 
 def _same(new: Iterable[Any], old: Iterable[Any]) -> bool:

@@ -18,9 +18,11 @@ from dask_rewrite.passes.site import Site
 
 #: Tasks of a layer that are looked at, if it has more than twice as many.
 _BLOCKS = 8
+#: Steps of a reduction of as many blocks as one task waits for: each takes four.
+_STEPS = 2
 #: A step of a reduction is small if it takes in this part of what counts as small for one block.
 REDUCES = 4
-#: Copies of parts of neighbouring blocks may be so many times as large.
+#: What is held anyway may be so many times as large: parts of neighbours, a block that comes up again.
 COPY = 16
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
@@ -32,9 +34,10 @@ class SmallWork(dict[Key, bool]):
     def __init__(self, site: Site, max_bytes: int) -> None:
         super().__init__()
         self._nodes, self._facts, self._max_bytes = site.graph.nodes, site.facts, max_bytes
-        self._used_once = site.used_once
+        self._used_once, self._consumers, self._effect = site.used_once, site.consumers, site.effect
         self._nbytes: dict[Key, int] = {}
         self.slices: set[Key] = set()  # small slices of large blocks
+        self.held: set[Key] = set()  # small work on blocks that are held for what comes after it
 
     def __missing__(self, key: Key) -> bool:
         size = estimate(self._facts, key)
@@ -54,16 +57,35 @@ class SmallWork(dict[Key, bool]):
         if not self[key]:
             return str(layer_name(key)).startswith(JOIN) and self._is_short_copy(key, deps)
         if not all(map(self.__getitem__, deps)):
-            if id(node.func) not in GETITEMS or len(deps) > 1 or type(node.args[0]) is not TaskRef:
+            if len(deps) > 1:
                 return False
-            self.slices.add(key)
-            return True
+            if id(node.func) in GETITEMS and type(node.args[0]) is TaskRef:
+                self.slices.add(key)
+                return True
+            if self._comes_up_again(key, *deps):
+                self.held.add(key)
+            return key in self.held
         return not (len(deps) > 1 and self._reduces(key, deps))
 
     def _is_short_copy(self, key: Key, deps: Collection[Key]) -> bool:
         """What regrid puts together of blocks, which others hold as well: a copy is soon made."""
         most = COPY * self._max_bytes
         return all(self[dep] or self._nbytes.get(dep, most + 1) <= most for dep in (key, *deps))
+
+    def _comes_up_again(self, key: Key, block: Key) -> bool:
+        """A block that is not large is taken, with the end of the reduction that this begins, by one task."""
+        most, here = COPY * self._max_bytes, key
+        if self._nbytes.get(block, most + 1) > most:
+            return False
+        for _ in range(_STEPS + 1):
+            if not self._used_once(here):
+                return False
+            (here,) = self._consumers(here)
+            if block in self._nodes[here]._dependencies:
+                return self._effect(here) != "unknown"
+            if not self.work(here):
+                return False
+        return False
 
     def _reduces(self, key: Key, deps: Collection[Key]) -> bool:
         """A task takes twice what it gives, or more: what it takes in should not wait for anything else.

@@ -18,13 +18,13 @@ from dask_rewrite.passes.site import Site
 
 #: Reads of a layer that are looked at.
 _BLOCKS = 8
-#: Reads that one task may make one after the other, and bytes that it may read.
-MOST_READS, MOST_BYTES = 64, 2**20
+#: Bytes that one task may read, one read after the other.
+MOST_BYTES = 2**20
 #: Tasks that read, for each thread, of which there are never fewer.
 PER_THREAD = 4
 
 
-def tiny_reads(graph: Graph, site: Site, max_bytes: int) -> tuple[set[Key], int]:
+def tiny_reads(graph: Graph, site: Site, max_bytes: int, max_reads: int) -> tuple[set[Key], int]:
     """Tasks that wait for nothing, or for a file of which they read little, for the one task that uses them.
 
     Parameters
@@ -35,6 +35,8 @@ def tiny_reads(graph: Graph, site: Site, max_bytes: int) -> tuple[set[Key], int]
         The same, and what is known of it.
     max_bytes : int
         What counts as little.
+    max_reads : int
+        How many of these one task may take in at most.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def tiny_reads(graph: Graph, site: Site, max_bytes: int) -> tuple[set[Key], int]
             largest = max(largest, nbytes)
     found.difference_update(graph.outputs)
     tasks = PER_THREAD * site.context.machine.threads
-    together = min(MOST_READS, MOST_BYTES // largest, len(found) // tasks)
+    together = min(max_reads, MOST_BYTES // largest, len(found) // tasks)
     return (found, together) if together > 1 else (set(), 0)
 
 

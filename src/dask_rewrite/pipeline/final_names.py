@@ -16,7 +16,7 @@ from dask._task_spec import DataNode, GraphNode, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.names import mark
+from dask_rewrite.graph.names import marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
 
@@ -47,10 +47,10 @@ def settle_names(graph: Graph, data: Set[Key], regrouped: Set[Key] = frozenset()
         if node is None or node._dependencies <= data or key in outputs:
             continue
         if type(key) is tuple:  # it waits for something that a pass made
-            changed[key] = (mark(str(key[0]), graph.origin.token), *key[1:])
+            changed[key] = marked(key, graph.origin.token)
     for key in regrouped:
         if type(key) is tuple and key in nodes and key not in outputs and key[0] not in original:
-            changed[key] = (mark(str(key[0]), graph.origin.token), *key[1:])
+            changed[key] = marked(key, graph.origin.token)
     if original:
         own_names = [key for key, node in nodes.items() if node._dependencies <= data]
         for key in own_names if not regrouped else [key for key in own_names if key not in regrouped]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dask._task_spec import GraphNode, Task
-from dask.array.core import getter, getter_inline, getter_nofancy
 
 from dask_rewrite.analysis.facts import Fact, Facts
+from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import VerificationError, verify
-
-_GETTERS = frozenset(map(id, (getter, getter_inline, getter_nofancy)))
 
 
 def verify_thoroughly(graph: Graph, before: Graph | None = None) -> None:
@@ -65,7 +63,7 @@ def check_facts(before: Graph, after: Graph) -> None:
 
 def _reads(node: GraphNode) -> bool:
     """Whether a task is a read, which makes arrays of scalars."""
-    return type(node) is Task and id(node.func) in _GETTERS
+    return type(node) is Task and id(node.func) in LOADING_IDS
 
 
 def _difference(old: Fact, new: Fact) -> str:

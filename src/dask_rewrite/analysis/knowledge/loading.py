@@ -131,6 +131,8 @@ LOADING: dict[Callable[..., Any], Known] = {
     of_dask(core, "getter_nofancy"): Known(getter, pure=False, fresh=False),
     of_dask(core, "getter_inline"): Known(getter, pure=False, fresh=False),
 }
+#: The same functions, by identity.
+LOADING_IDS = frozenset(map(id, LOADING))
 
 
 def is_unknown_source(func: Callable[..., Any], source: Any) -> bool:

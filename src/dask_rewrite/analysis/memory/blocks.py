@@ -34,7 +34,9 @@ _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
 #: Functions that store blocks.
-STORES = frozenset(getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name))
+_STORES = frozenset(
+    getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name)
+)
 
 
 class Result(NamedTuple):
@@ -202,7 +204,7 @@ class Results:
         for call in calls_of(node):
             if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
                 read += self._size_of(call) or nbytes or 0
-            elif _is_in(call.func, STORES) and call.args:
+            elif is_store(call) and call.args:
                 written += self._size_of(call.args[0]) or 0
         return read, written
 
@@ -218,7 +220,7 @@ class Results:
 
 
 def _reaches_out(body: Any) -> bool:
-    return any(_is_in(call.func, STORES) or _is_in(call.func, LOADING) for call in calls_of(body))
+    return any(is_store(call) or _is_in(call.func, LOADING) for call in calls_of(body))
 
 
 def _gathered(node: Task) -> Iterator[Any]:
@@ -241,12 +243,17 @@ def _is_in(func: Any, functions: Any) -> bool:
         return False
 
 
+def is_store(call: Task) -> bool:
+    """Whether a call stores a block."""
+    return _is_in(call.func, _STORES)
+
+
 def gives_nothing(node: Any) -> bool:
     """Whether a task is there for what it does: it waits, or stores and does not give back."""
     body = getattr(node.func, "__self__", None) if type(node) is Task else None
-    if type(body) is Task and _is_in(body.func, STORES):
+    if type(body) is Task and is_store(body):
         node = opened(node)
-    if type(node) is not Task or not _is_in(node.func, STORES):
+    if type(node) is not Task or not is_store(node):
         return type(node) is Task and _is_in(node.func, _WAITING)
     return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
 

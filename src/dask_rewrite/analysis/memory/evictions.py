@@ -55,10 +55,10 @@ def evictions(work: Work, order: Sequence[int], limit: int, again: Set[int], mos
     limit : int
         Bytes.
     again : set of int
-        Tasks that may be done again: they need nothing but data that stands in the graph, or are views of one
-        that does not.
+        Tasks that may be done again: they need nothing but data that stands in the graph, or are made of one
+        such task alone, as views of it or as arrays of their own.
     most : int
-        No more copies than so many.
+        No more copies than so many, without those of what is made of one task.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def evictions(work: Work, order: Sequence[int], limit: int, again: Set[int], mos
     """
     run = _Run(work, order, limit, again)
     for place, task in enumerate(order):
-        if not run.step(place, task) or len(run.found.copies) > most:
+        if not run.step(place, task) or run.reads > most:
             return None
     return run.found
 
@@ -87,9 +87,17 @@ class _Run:
 
     def __init__(self, work: Work, order: Sequence[int], limit: int, again: Set[int]) -> None:
         self.found = Evicted()
+        self.reads = 0  # copies of tasks that wait for nothing
         self._work, self._limit = work, limit
-        again = again - work.kept - work.given
-        self._again = {task for task in again if work.owned[task]}
+        again = {task for task in again if task not in work.kept and task not in work.given}
+        within = {task: [one for one in work.inputs[task] if one in again] for task in again}
+        #: arrays that are made of one that is read: that is read again for each of them
+        self._cuts = {
+            task: of[0]
+            for task, of in within.items()
+            if work.owned[task] and len(of) == 1 and work.owned[of[0]] and not within[of[0]]
+        }
+        self._again = {task for task in again if work.owned[task] and not within[task]} | self._cuts.keys()
         viewed = {one for seen in work.views for one in seen}
         #: views that are made anew of each copy, and what they are views of
         self._parts = {
@@ -117,21 +125,16 @@ class _Run:
         """Make room for a task and do it; false if there is no room."""
         owned, there, found = self._work.owned, self._there, self.found
         needed = self._needed(task)
-        missing = [one for one in needed if one not in there]
-        room = owned[task] + sum([owned[one] for one in missing])
-        while self._held + room > self._limit:
-            if (victim := self._next_victim(place)) is None:
-                return False
-            self._held -= owned[victim]
-            del there[victim]
-        for one in missing:
-            there[one] = self._copy(one)
+        if not all(one in there or self._redo(place, one) for one in needed):
+            return False
+        if not self._make_room(place, owned[task]):
+            return False
         if taken := self._taken(task):
             found.taken[task] = taken
         found.order.append(task)
         if task in self._parts:
             self._of[task] = there[self._parts[task]], task
-        self._held += room - self._goes[place]
+        self._held += owned[task] - self._goes[place]
         for one in self._again.intersection(self._work.views[task]) if task not in self._parts else ():
             self._views[one] += 1
             self._ends.setdefault(self._last[task], []).append(one)
@@ -146,13 +149,40 @@ class _Run:
             self._keep(task)
         return True
 
-    def _needed(self, task: int) -> set[int]:
+    def _needed(self, task: int) -> list[int]:
         """What a task needs of what can be done again, views standing for what they are of."""
         inputs, parts = self._work.inputs[task], self._parts
-        return self._again.intersection([parts.get(one, one) for one in inputs])
+        return sorted(self._again.intersection([parts.get(one, one) for one in inputs]))
+
+    def _redo(self, place: int, task: int) -> bool:
+        """Make room for a block and do it again, with the one that it is made of."""
+        owned, there = self._work.owned, self._there
+        base = self._cuts.get(task, task)
+        new = [each for each in dict.fromkeys((base, task)) if each not in there]
+        if not self._make_room(place, sum([owned[each] for each in new]), base):
+            return False
+        for each in new:
+            there[each] = self._copy(each)
+            self._held += owned[each]
+        if base != task:
+            if there[base] != base:
+                self.found.taken[there[task]] = {base: there[base]}
+            self._keep(base)
+        return True
+
+    def _make_room(self, place: int, nbytes: int, base: int = -1) -> bool:
+        """Let go of what is used last until so much fits, not of the block that something is made of."""
+        while self._held + nbytes > self._limit:
+            if (victim := self._next_victim(place)) is None:
+                return False
+            if victim != base:
+                self._held -= self._work.owned[victim]
+                del self._there[victim]
+        return True
 
     def _copy(self, task: int) -> int:
         number = len(self._work) + len(self.found.copies)
+        self.reads += task not in self._cuts and task not in self._parts
         self.found.order.append(number)
         self.found.copies.append(task)
         return number
@@ -160,7 +190,7 @@ class _Run:
     def _taken(self, task: int) -> dict[int, int]:
         """The copies that a task takes; views of what is another copy now are made anew."""
         taken = {}
-        for one in self._work.inputs[task]:
+        for one in sorted(self._work.inputs[task]):  # in whatever order sets of keys are gone through
             if one in self._parts:
                 base = self._parts[one]
                 if self._of[one][0] != self._there[base]:

@@ -15,6 +15,7 @@ from dask_rewrite.analysis.memory.blocks import Result
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import reachable
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 
 #: To tell which task ends first: seconds for any task, and bytes per second of work and of files.
 TASK, WORK, FILES = 2e-4, 2e9, 5e8
@@ -59,6 +60,7 @@ def sized(
     outputs: Iterable[Key],
     result_of: Callable[[Key], Result],
     threads: int,
+    in_order: Callable[[dict[Key, Any]], Mapping[Key, Any]] = order,
 ) -> Sized:
     """Number the tasks of a graph, in dask's order, and find out what each makes.
 
@@ -72,9 +74,11 @@ def sized(
         From a key to its `Result`.
     threads : int
         Of all workers of a cluster together.
+    in_order : callable
+        Dask's order as schedulers in this process have it, or :func:`order_of_numbers`.
     """
     outputs = list(outputs)
-    ranks = order(dict(nodes))
+    ranks = in_order(dict(nodes))
     # schedulers leave out what dask's own optimizer left behind
     keys = sorted(reachable(nodes, outputs), key=ranks.__getitem__)
     number = {key: i for i, key in enumerate(keys)}
@@ -98,6 +102,27 @@ def sized(
         ]
         found.works.append(Work(inputs, views, nbytes, owned, seconds, roots, given, kept))
     return found
+
+
+def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
+    """Dask's order of the tasks under numbers that sort like their keys, the same in every process.
+
+    Dask goes through sets of keys: with keys that have text in them, another process has another order.
+    """
+    keys = sorted(nodes, key=str)
+    number = {key: i for i, key in enumerate(keys, 10 ** len(str(len(keys))))}
+    numbered: dict[Key, GraphNode] = {}
+    for key, node in nodes.items():
+        new = number[key]
+        if type(node) is DataNode:
+            numbered[new] = DataNode(new, None)
+            continue
+        needs = sorted(
+            [number[dep] for dep in node.dependencies if dep in number]
+        )  # sets keep who came first
+        numbered[new] = make_task(new, len, (), NO_KWARGS, frozenset(needs))
+    ranks = order(numbered)
+    return {key: ranks[new] for key, new in number.items()}
 
 
 def _sizes(results: Sequence[Result], inputs: Sequence[tuple[int, ...]], found: Sized) -> list[list[int]]:

@@ -24,7 +24,8 @@ def thrifty_order(work: Work) -> tuple[list[int], int]:
     ([0, 2, 1, 3], 11)
     """
     best: tuple[list[int], int] | None = None
-    for order in (on_threads(work, 1).ended, list(_Thrifty(work))):
+    numbers = [task for task in range(len(work)) if task not in work.given]
+    for order in (on_threads(work, 1).ended, list(_Thrifty(work)), numbers):
         peak = max(_held(work, order, last_uses(work, order))[1], default=0)
         if best is None or peak < best[1]:
             best = order, peak

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+import numpy as np
 from dask._task_spec import DataNode
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
 from dask_rewrite.passes.align_reads.storage import Box, distinct, stored_chunks, touched
@@ -31,10 +33,11 @@ class AlignReads:
     """``concatenate([getter(z, a), getter(z, b)])`` → ``getter(z, a and b)``, or the other way round.
 
     Zarr and HDF5 decode whole chunks (shards), whatever part of them is read. Tasks that only put reads
-    together (a rechunk) become reads themselves where that decodes no chunk more often; and where blocks
-    cut through stored chunks, each chunk, or run of chunks that lies in one block, is read by a task of its
-    own and the blocks are put together from these. Legal for files whose slices are known to be NumPy
-    arrays. There are never fewer reads than threads, unless there were fewer before.
+    together (a rechunk) become reads themselves where that decodes no chunk more often. Borders that cut
+    through stored chunks go between them, along axes along which all blocks are summed up (``reassociate``);
+    elsewhere each chunk, or run of chunks that lies in one block, is read by a task of its own and the
+    blocks are put together from these. Legal for files whose slices are known to be NumPy arrays. There are
+    never fewer reads than threads, unless there were fewer before.
 
     Parameters
     ----------
@@ -44,45 +47,56 @@ class AlignReads:
     max_units : int
         Aligned reads for each read before, at most.
     max_held : int
-        Bytes of chunks that lie in two blocks and may be held for the second one; a tenth of a block for
-        each thread always may.
+        Bytes of chunks that lie in two blocks and may be held for the second one, or by which blocks may
+        grow, all threads together; a tenth of a block for each thread always may.
     """
 
     name: ClassVar[str] = "align-reads"
     worth: int = 10
     max_units: int = 4
     max_held: int = 16_777_216
+    reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
         files = [
             File(key, node.value, chunks)
             for key, node in graph.nodes.items()
-            if type(node) is DataNode and (chunks := stored_chunks(node.value)) is not None
+            if type(node) is DataNode
+            and type(node.value) is not np.ndarray
+            and (chunks := stored_chunks(node.value)) is not None
         ]
         for file in files:
             graph = self._aligned(file, graph, context)
         return graph
 
-    def _aligned(self, file: File, graph: Graph, context: Context) -> Graph:
+    def _aligned(self, file: File, graph: Graph, context: Context, moves: bool = True) -> Graph:
         remarks = context.remarks
         site = Site(graph, context)
         readers = site.consumers(file.key)
         if site.wanted(file.key) or not all(file.learn(key, graph.nodes[key]) for key in readers):
             remarks.missed(self.name, file.key, "not all of its users read it by plain slices with one lock")
             return graph
-        before = _touched([*file.reads.values(), *file.inside.values()], file)
+        boxes = [*file.reads.values(), *file.inside.values()]
+        before = _touched(boxes, file)
         if before > _MANY or not self._same_annotations(graph, readers):
             return graph
-        asked = follow(file, site)
-        direct = _touched([*asked.values(), *file.inside.values()], file)
+        least = distinct(boxes, file.chunks)
+        if moves and self._is_much(before, least) and not graph.origin.shared:
+            room = self._room(boxes, file, context) // context.machine.threads
+            moved = with_moved_borders(file, site, self.name, self.reassociate, room)
+            if moved is not None:
+                remarks.applied(self.name, file.key, f"borders of {len(readers)} reads go between chunks")
+                return self._aligned(File(file.key, file.source, file.chunks), moved, context, False)
+        inside = _touched(file.inside.values(), file)
+        asked = follow(file, site, before - inside) or dict(file.reads)
+        direct = inside + _touched(asked.values(), file)
         edit = Edit(file, site, self.name)
-        least = distinct([*file.reads.values(), *file.inside.values()], file.chunks)
         if direct > before or asked.keys() == file.reads.keys():
             asked, direct = dict(file.reads), before
         elif len(asked) < min(len(file.reads), context.machine.threads):
             remarks.missed(self.name, file.key, "there would be fewer reads than threads")
             asked, direct = dict(file.reads), before
-        if 100 * direct > (100 + self.worth) * least:
+        if self._is_much(direct, least):
             made = self._by_units(edit, asked, context, before, direct)
             if made is not None:
                 return made
@@ -106,7 +120,7 @@ class AlignReads:
         file, remarks = edit.file, context.remarks
         blocks = {**asked, **file.inside}
         decoded = self._cut(edit, list(blocks.values()), context)
-        if decoded is None or 100 * direct <= (100 + self.worth) * decoded:
+        if decoded is None or not self._is_much(direct, decoded):
             return None
         copied = context.machine.threads * _largest(blocks.values(), file)
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
@@ -118,7 +132,7 @@ class AlignReads:
             edit.nodes[key] = edit.block(key, box)
         for key, box in file.inside.items():
             try:
-                edit.nodes[key] = edit.around(key, box)
+                edit.nodes[key] = edit.around(key, edit.expression(box))
             except Opaque:
                 remarks.missed(self.name, key, "a task that cannot be read")
                 return None
@@ -128,10 +142,18 @@ class AlignReads:
         remarks.applied(self.name, file.key, f"{before} decoded chunks become {decoded}")
         return edit.graph()
 
+    def _is_much(self, decoded: int, least: int) -> bool:
+        """Chunks are decoded too often."""
+        return 100 * decoded > (100 + self.worth) * least
+
+    def _room(self, boxes: Iterable[Box], file: File, context: Context) -> int:
+        """Bytes that may be held besides the blocks."""
+        return max(self.max_held, context.machine.threads * _largest(boxes, file) // 10)
+
     def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
         file, remarks = edit.file, context.remarks
-        room = max(self.max_held, context.machine.threads * _largest(boxes, file) // 10)
+        room = self._room(boxes, file, context)
         for first in range(len(file.chunks)):  # what lies across the leading axes waits longest
             edit.cut(boxes, first)
             if sum(map(edit.count, boxes)) > 8 * self.max_units * len(boxes):

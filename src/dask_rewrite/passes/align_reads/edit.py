@@ -98,7 +98,8 @@ class Edit:
             self.nodes[key] = self.read(key, unit)
         return key
 
-    def _expression(self, box: Box) -> Any:
+    def expression(self, box: Box) -> Any:
+        """What gives a box, from units where these are shared."""
         ranges = self._ranges(box)
         if all(self._times[unit] == 1 for unit in product(*ranges)):
             return nameless(self.read("", box))
@@ -142,7 +143,7 @@ class Edit:
 
     def block(self, key: Key, box: Box) -> Task:
         """A block that was read, or made of reads, from units."""
-        made = self._expression(box)
+        made = self.expression(box)
         if type(made) is TaskRef:  # the same box as another's
             made = operation(operator.getitem, (made, (Ellipsis,)))
         if made.func is self._getter:
@@ -152,10 +153,9 @@ class Edit:
         reads = self.file.key in made._dependencies
         return under(key, made, reads)
 
-    def around(self, key: Key, box: Box) -> Task:
-        """A task that reads among other things, with the read made from units."""
+    def around(self, key: Key, made: Any) -> Task:
+        """A task that reads among other things, with something else in the place of the read."""
         node: Any = self.site.graph.nodes[key]
-        made = self._expression(box)
         if type(made) is not Task:
             made = operation(operator.getitem, (made, (Ellipsis,)))
         steps = []

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
-from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.typing import Key
 from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.graph.templates import template_of
-from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.align_reads.storage import Box, touched
 from dask_rewrite.passes.movement.mosaic import Mosaic, composed
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.pieces import Piece
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, steps_of
-
-_GETTERS = frozenset(map(id, (getter, getter_inline, getter_nofancy)))
 
 
 @dataclass(slots=True)
@@ -81,7 +79,7 @@ def calls_on(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
             if _is(here, file, scope):
                 yield here, None
             continue
-        if id(here.func) in _GETTERS and len(here.args) >= 2 and _is(here.args[0], file, scope):
+        if id(here.func) in LOADING_IDS and len(here.args) >= 2 and _is(here.args[0], file, scope):
             yield here, _literal(here.args[1], scope)
             continue
         if here.func is pipe and scope is None:
@@ -106,7 +104,7 @@ def _calls_in_program(task: Task, file: Key) -> Iterator[tuple[Task, Any]]:
         call = step.task
         if file not in call._dependencies:
             continue
-        if id(call.func) in _GETTERS and len(call.args) >= 2 and _is(call.args[0], file, None):
+        if id(call.func) in LOADING_IDS and len(call.args) >= 2 and _is(call.args[0], file, None):
             yield call, _literal(call.args[1], None)
         else:
             yield call, None
@@ -143,31 +141,50 @@ def _box(index: Any, shape: tuple[int, ...]) -> Box | None:
     return tuple(box)
 
 
-def follow(file: File, site: Site) -> dict[Key, Box]:
+def follow(file: File, site: Site, most: int) -> dict[Key, Box] | None:
     """The boxes that are asked of a file in the end: tasks that put reads together are followed.
+
+    Parameters
+    ----------
+    file : File
+        The file and its reads.
+    site : Site
+        The graph around them.
+    most : int
+        Chunks, counted for each box that touches them.
 
     Returns
     -------
-    dict of Key to Box
-        By the tasks whose results other work uses.
+    dict of Key to Box, or None
+        By the tasks whose results other work uses. None as soon as these boxes touch more chunks than that.
     """
     nodes = site.graph.nodes
     reader = Reader(site.facts)
     boxes = file.boxes
-    work = list(boxes)
-    for key in work:  # grows while it is worked off
-        for user in site.consumers(key):
+    work = list(reversed(boxes))
+    while work:  # the last first: neighbours are put together before all others are cut
+        for user in site.consumers(work.pop()):
             node = nodes[user]
-            if user in boxes or type(node) is not Task or id(node.func) not in MOVES:
+            if user in boxes or not _moves(node) or not boxes.keys() >= node._dependencies:
                 continue
-            if boxes.keys() >= node._dependencies and (box := _joined(node, file, reader)) is not None:
-                boxes[user] = box
-                work.append(user)
+            box = _joined(node, file, reader)
+            if box is None:
+                continue
+            boxes[user] = box
+            work.append(user)
+            if site.wanted(user) or not all(_moves(nodes[key]) for key in site.consumers(user)):
+                most -= touched(box, file.chunks)  # it will be asked for
+                if most < 0:
+                    return None
     return {
         key: box
         for key, box in boxes.items()
         if site.wanted(key) or not boxes.keys() >= set(site.consumers(key))
     }
+
+
+def _moves(node: GraphNode) -> TypeGuard[Task]:
+    return type(node) is Task and id(node.func) in MOVES
 
 
 def _joined(task: Task, file: File, reader: Reader) -> Box | None:

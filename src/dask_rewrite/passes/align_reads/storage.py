@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, TypeAlias
 
-from dask_rewrite.analysis.knowledge.loading import stores_plain_numbers
+from dask_rewrite.analysis.knowledge.loading import reads_in_order
 from dask_rewrite.analysis.knowledge.xarray_files import file_behind
 
 #: First and last position (exclusive) on each axis of a file.
@@ -25,7 +25,7 @@ def stored_chunks(source: Any) -> tuple[int, ...] | None:
     >>> stored_chunks([1, 2, 3]) is None
     True
     """
-    if not stores_plain_numbers(source):
+    if not reads_in_order(source):  # what is put together lies in C order
         return None
     behind = file_behind(source)
     found = behind.chunks if behind is not None else getattr(source, "shards", None) or source.chunks

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
-from dask.array.optimization import GETTERS
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
@@ -21,6 +20,7 @@ from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Site
 
 
@@ -109,7 +109,7 @@ def read_again(site: Site, points: Mapping[Key, GraphNode]) -> dict[Key, Task]:
 
 
 def _may_repeat(task: Task, site: Site) -> bool:
-    if not any(task.func is getter for getter in GETTERS):
+    if id(task.func) not in GETTER_IDS:
         return site.effects.pure(task)
     return not any(isinstance(arg, Task) for arg in task.args)
 

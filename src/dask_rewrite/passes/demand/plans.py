@@ -24,7 +24,7 @@ from dask_rewrite.passes.steps import Step, Values, references, steps_of
 RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
 
 #: What a rule runs into where the call is not as it expects.
-_UNUSUAL = (Unreadable, TypeError, ValueError, IndexError, KeyError, AttributeError)
+UNUSUAL = (Unreadable, TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
 def has_rule(func: Any) -> bool:
@@ -88,7 +88,7 @@ class Plan:
                 continue
             self.boxes[step] = None if wanted is None else made.box
             self.made[step] = made
-            for part in _parts([*made.args]):
+            for part in parts_of([*made.args]):
                 self._need(part.of, part.box)
             for ref in _whole(made.args):
                 self._need(ref, None)
@@ -105,7 +105,7 @@ class Plan:
             made = rule(call, whole(call.shape) if box is None else box)
             if made is None or not self._is_right(step, call, made):
                 return None
-        except _UNUSUAL:
+        except UNUSUAL:
             return None
         return made
 
@@ -189,12 +189,12 @@ def resized(value: Any, box: Box) -> Any:
     return Fact((*lengths(box), *value.shape[len(box) :]), value.dtype, value.fill)
 
 
-def _parts(args: Sequence[Any]) -> Iterator[Part]:
+def parts_of(args: Sequence[Any]) -> Iterator[Part]:
     for arg in args:
         if type(arg) is Part:
             yield arg
         elif type(arg) is List:
-            yield from _parts(arg.args)
+            yield from parts_of(arg.args)
 
 
 def _whole(args: Sequence[Any]) -> Iterator[TaskRef]:

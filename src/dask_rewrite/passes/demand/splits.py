@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
-from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
@@ -21,14 +20,12 @@ from dask_rewrite.passes.demand.boxes import Box, hull, lengths, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.plans import has_rule
 from dask_rewrite.passes.demand.takes import Takes
-from dask_rewrite.passes.movement.moves import literal
+from dask_rewrite.passes.movement.moves import GETTER_IDS, literal
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step
 
 #: Bytes of a block from which it is worth a look.
 _LARGE = 1_048_576
-
-_READS = frozenset(map(id, GETTERS))
 
 
 def without_splits(
@@ -124,7 +121,7 @@ def _planned(key: Key, parts: Mapping[Key, Box], site: Site, plans: Plans) -> di
 def _reads(step: Step) -> bool:
     """Whether a step takes a part of a file that stands in the task."""
     task = step.task
-    if id(task.func) not in _READS or not task.args or type(task.args[0]) is TaskRef:
+    if id(task.func) not in GETTER_IDS or not task.args or type(task.args[0]) is TaskRef:
         return False
     return type(literal(task.args[0])) is not np.ndarray
 

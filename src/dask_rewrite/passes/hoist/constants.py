@@ -16,7 +16,7 @@ from dask_rewrite.graph.nodes import args_of, func_of, kwargs_of
 from dask_rewrite.passes.hoist.sizes import ATOMS, Scales
 
 #: Blocks of one name have one form: of so many, the first and the last tell about the others.
-SAMPLED = 32
+SAMPLED = 16
 
 
 class Carried:

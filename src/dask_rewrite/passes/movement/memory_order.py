@@ -15,16 +15,15 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array import chunk, random
 from dask.array.core import concatenate3, concatenate_shaped
-from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
-from dask_rewrite.analysis.knowledge.loading import reads_in_order
+from dask_rewrite.analysis.knowledge.loading import reads_in_order, stores_plain_numbers
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.nodes import children
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.mosaic import Piece
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Site
 
 _RANDOM = [of_dask(random, name) for name in ("_apply_random_func", "_apply_random")]
@@ -107,7 +106,7 @@ class Order:
 
     def _reads(self, node: Task) -> bool:
         """Whether a task reads a file in C order."""
-        if not any(node.func is getter for getter in GETTERS):
+        if id(node.func) not in GETTER_IDS:
             return False
         source = self._site.node(node.args[0].key) if type(node.args[0]) is TaskRef else None
         return type(source) is DataNode and reads_in_order(source.value)
@@ -116,25 +115,29 @@ class Order:
         """Whether functions that keep the order are called on reads in C order, and on blocks in C order."""
         if type(node.func) is not np.ufunc and id(node.func) not in _KEEPERS:
             return False
-        for child in children(node):
-            if type(child) is TaskRef:
-                found = self.is_c(child.key, depth - 1)
+        for arg in (*node.args, *node.kwargs.values()):
+            if type(arg) is TaskRef:
+                found = self.is_c(arg.key, depth - 1)
+            elif type(arg) is Task:
+                found = self._reads(arg) or self._keeps_reads(arg, depth)
             else:
-                found = type(child) is Task and (self._reads(child) or self._keeps_reads(child, depth))
+                found = lies_in_order(arg)
             if not found:
                 return False
-        return True
+        return "order" not in node.kwargs
 
     def keeps(self, node: Any) -> bool:
         """All functions in a task give results in the order of their arguments, whatever gaps these have."""
         if not isinstance(node, Task):
-            return not isinstance(node, GraphNode) or type(node) is DataNode
+            return lies_in_order(node)
         func = node.func
         if calls_frame(func):
             frame = frame_of(node)
-            return frame is not None and all(self._bodies.of(body, self.keeps) for body in frame.bodies)
+            if frame is None or not all(map(self.keeps, frame.inputs.values())):
+                return False
+            return all(self._bodies.of(body, self.keeps) for body in frame.bodies)
         if type(func) is np.ufunc or id(func) in _KEEPERS or func is dict:
-            return all(self.keeps(child) for child in children(node) if isinstance(child, GraphNode))
+            return "order" not in node.kwargs and all(map(self.keeps, (*node.args, *node.kwargs.values())))
         return False
 
     def _is_creation(self, func: Any) -> bool:
@@ -148,6 +151,23 @@ class Order:
         whole = self._site.facts.of(ref.key) if type(ref) is TaskRef else None
         part = self._site.facts.of(key)
         return whole is not None and part is not None and whole.size >= 2 * part.size
+
+
+def lies_in_order(value: Any) -> bool:
+    """Whether a value in a task lies in C order, gaps or not, is a file that is read so, or is neither.
+
+    Examples
+    --------
+    >>> lies_in_order(np.zeros((2, 3))), lies_in_order(np.zeros((2, 3)).T), lies_in_order(1.5)
+    (True, False, True)
+    """
+    if type(value) is DataNode:
+        value = value.value
+    if isinstance(value, np.ndarray):
+        steps = [step for step, n in zip(value.strides, value.shape) if n > 1]
+        in_order = steps == sorted(steps, reverse=True) and min(steps, default=1) > 0
+        return in_order and type(value) is np.ndarray
+    return not isinstance(value, GraphNode) and (not stores_plain_numbers(value) or reads_in_order(value))
 
 
 def gaps(piece: Piece, shape: Sequence[int]) -> frozenset[int] | None:

@@ -10,6 +10,7 @@ import numpy as np
 from dask._task_spec import DataNode, List, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
+from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
@@ -18,6 +19,8 @@ from dask_rewrite.graph.lists import parts_of
 from dask_rewrite.passes.movement.mosaic import Mosaic, constant, padded, transposed, whole
 
 GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
+#: Functions that take a part of a file or of an array, by identity.
+GETTER_IDS = frozenset(map(id, GETTERS))
 JOINS = frozenset(map(id, (concatenate_shaped, concatenate3, np.concatenate)))
 #: Functions that only move data, by identity.
 MOVES = GETITEMS | JOINS | frozenset(map(id, (np.transpose, np.pad)))

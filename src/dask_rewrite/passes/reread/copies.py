@@ -10,7 +10,7 @@ from dask._task_spec import Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
-from dask_rewrite.graph.names import fingerprint, mark
+from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import make_task, nameless, renamed, under
 from dask_rewrite.graph.program import operation
@@ -54,7 +54,7 @@ class Copies:
         """One copy of each of these blocks, producers first, for all that uses them in a phase."""
         before, nodes = self._site.graph.nodes, self.nodes
         token = fingerprint([self._site.graph.origin.token, "reread", str(phase)])
-        keys: dict[Key, Any] = {block: (mark(str(block[0]), token), *block[1:]) for block in blocks}  # type: ignore[index] # blocks have tuples
+        keys = {block: marked(block, token) for block in blocks}
         refs = {block: TaskRef(key) for block, key in keys.items()}
         users: dict[Key, list[Key]] = {block: [] for block in blocks}
         for block, key in keys.items():

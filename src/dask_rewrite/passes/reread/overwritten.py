@@ -12,7 +12,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.memory.blocks import STORES
+from dask_rewrite.analysis.memory.blocks import is_store
 from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.held import unheld
@@ -69,7 +69,7 @@ class Overwritten:
         if type(task.func) is MethodType and not self._bodies.of(task.func.__self__, _stores):
             task = Task(None, tuple, *task.args)  # only what it is given
         for call in calls_of(task):
-            if _is_store(call):
+            if is_store(call):
                 yield self._value(call.args[1]) if len(call.args) > 1 else None
 
     def _value(self, given: Any) -> Any:
@@ -85,14 +85,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _stores(body: Any) -> bool:
-    return any(map(_is_store, calls_of(body)))
-
-
-def _is_store(call: Task) -> bool:
-    try:
-        return call.func in STORES
-    except TypeError:  # not hashable
-        return False
+    return any(map(is_store, calls_of(body)))
 
 
 def _unwrapped(value: Any) -> Any:

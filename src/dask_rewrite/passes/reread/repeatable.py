@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, NestedContainer, Task
-from dask.array.optimization import GETTERS
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
@@ -22,10 +21,10 @@ from dask_rewrite.analysis.memory.blocks import gives_nothing
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.templates import calls_frame, frame_of
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.reread.overwritten import Overwritten
 from dask_rewrite.passes.site import Site
 
-_READS = frozenset(map(id, GETTERS))
 _DRAWS = frozenset(map(id, DRAWING))
 #: Work that takes about as long as going through the block once.
 _CHEAP = frozenset([id(func) for table in (CREATION, ELEMENTWISE, MOVEMENT, JOINING) for func in table])
@@ -168,7 +167,7 @@ def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bo
     inner = func
     while type(inner) is partial:
         inner = inner.func
-    if id(inner) in _READS or id(inner) in _DRAWS:
+    if id(inner) in GETTER_IDS or id(inner) in _DRAWS:
         return True
     try:  # ``methodcaller`` objects are equal, and do not share an identity
         cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or inner in ELEMENTWISE or inner in MOVEMENT

@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.graph.names import fingerprint, layer_name
-from dask_rewrite.graph.nodes import children, needs_of, under
+from dask_rewrite.graph.nodes import needs_of, under
 from dask_rewrite.graph.templates import opened, template_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Replacement, Site
@@ -143,7 +143,7 @@ def _folds_in(body: Task) -> Iterator[Fold]:
         if fold is not None:
             yield fold
         else:
-            stack.extend([child for child in children(node) if isinstance(child, Task)])
+            stack.extend([arg for arg in (*node.args, *node.kwargs.values()) if isinstance(arg, Task)])
 
 
 def _fact(term: Any, site: Site) -> Fact | None:

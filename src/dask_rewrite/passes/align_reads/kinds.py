@@ -1,0 +1,56 @@
+"""What is summed up of blocks, and by what such partial results are put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dask.array import core, reductions
+
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.passes.demand.calls import Call
+
+JOIN, _MEAN, _MOMENT = [
+    of_dask(place, name)
+    for place, name in ((core, "_concatenate2"), (reductions, "mean_chunk"), (reductions, "moment_chunk"))
+]
+
+#: What is summed up of a block, by the function that does it; other borders change it but in rounding.
+CHUNKS: dict[Any, str] = {
+    **dict.fromkeys((np.sum, np.nansum), "sum"),
+    **dict.fromkeys((np.prod, np.nanprod), "product"),
+    **dict.fromkeys((np.max, of_dask(reductions, "chunk_max")), "maximum"),
+    **dict.fromkeys((np.min, of_dask(reductions, "chunk_min")), "minimum"),
+    np.any: "any",
+    np.all: "all",
+    _MEAN: "mean",
+    _MOMENT: "moment",
+}
+#: What such partial results are put together by, some of them or all.
+SOME: dict[Any, str] = {
+    **{func: kind for func, kind in CHUNKS.items() if func not in (np.nansum, np.nanprod, _MEAN, _MOMENT)},
+    of_dask(reductions, "mean_combine"): "mean",
+    of_dask(reductions, "moment_combine"): "moment",
+}
+ALL = {of_dask(reductions, "mean_agg"): "mean", of_dask(reductions, "moment_agg"): "moment"}
+#: What means and moments may call in place of a sum and a count.
+_CALLED = {
+    "mean": frozenset((np.sum, np.nansum, reductions.numel, of_dask(reductions, "nannumel"))),
+    "moment": frozenset((np.sum, reductions.numel)),
+}
+#: What dask gives them besides.
+OPTIONS = frozenset(("axis", "keepdims", "dtype", "sum", "numel", "order", "ddof", "implicit_complex_dtype"))
+
+
+class Visible(Exception):
+    """Somebody sees the borders."""
+
+
+def kind_of(kind: str, call: Call) -> Any:
+    """What has to be the same for a block and for those that are put together."""
+    if kind not in _CALLED:
+        return kind
+    given = call.kwargs
+    if not _CALLED[kind].issuperset([given[name] for name in ("sum", "numel") if name in given]):
+        raise Visible
+    return kind, np.dtype(given.get("dtype", "f8")).kind, given.get("order", 2)

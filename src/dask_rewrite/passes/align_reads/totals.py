@@ -1,0 +1,265 @@
+"""Along which axes all that is made of a file's blocks is summed up, so that nobody sees their borders."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
+from dask.typing import Key
+
+from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.blocks import axes_of
+from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, kind_of
+from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.demand.boxes import lengths, whole
+from dask_rewrite.passes.demand.calls import Call, call_of
+from dask_rewrite.passes.demand.elementwise import TABLE
+from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
+from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of, steps_of
+
+#: Literals of these types are the same if they read the same.
+_PLAIN = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))
+#: Functions with rules that do more than broadcast.
+_OTHERS = (np.broadcast_to, np.digitize)
+
+
+class Tile(NamedTuple):
+    """A block of the file, or what is made of it element by element."""
+
+    form: int  # how it is made: the same number for the same work on other blocks
+    box: Box
+
+
+class Partial(NamedTuple):
+    """What is summed up of some blocks: of those boxes, and of those below some keys."""
+
+    form: int
+    kind: Any
+    axes: tuple[int, ...]
+    rest: Box  # the ranges on the other axes
+    blocks: int
+    boxes: tuple[Box, ...]
+    parts: tuple[Key, ...]
+
+
+#: What is known of a task that sees the borders; None of one that does not.
+Seen: TypeAlias = Tile | Partial | None
+
+
+class Borders:
+    """A walk from the reads of a file to where nobody sees any more how it was cut.
+
+    Parameters
+    ----------
+    file : File
+        Its reads form a grid.
+    site : Site
+        The graph.
+    counts : sequence of int
+        How many blocks there are on each axis.
+    reassociate : bool
+        Whether floats may be summed in other groups.
+    """
+
+    def __init__(self, file: File, site: Site, counts: Sequence[int], reassociate: bool) -> None:
+        self.seen: dict[Key, Seen] = {}
+        self.free = frozenset(range(len(counts)))  # the axes whose borders nobody sees
+        self._file = file
+        self._site = site
+        self._counts = counts
+        self._reassociate = reassociate
+        self._values = Values(site.facts)
+        self._forms: dict[Any, int] = {}
+
+    def walk(self) -> None:
+        """Look at each task after those that it uses, as far as these are on the way.
+
+        Raises
+        ------
+        Visible
+            If somebody sees the borders on all axes.
+        """
+        nodes, site, seen = self._site.graph.nodes, self._site, self.seen
+        ready = deque([*self._file.reads, *self._file.inside])
+        waiting: dict[Key, int] = {}  # for how many others
+        late: set[Key] = set()
+        while ready or waiting:
+            if not ready:  # they wait for what does not come from this file, or for each other
+                late.update(waiting)
+                ready.extend(producers_first(list(waiting), nodes))
+                waiting.clear()
+            key = ready.popleft()
+            here = seen[key] = self._task(key, nodes[key])
+            if here is not None and (site.wanted(key) or not self.free):
+                raise Visible
+            for user in site.consumers(key):
+                if user in seen and here is not None:
+                    raise Visible  # this was taken for something that does not come from the file
+                if user in seen or user in late:
+                    continue
+                left = waiting.pop(user, None)
+                if left is None and here is None:
+                    continue
+                if left is None:
+                    deps = nodes[user]._dependencies
+                    left = sum([dep not in seen and type(nodes.get(dep)) is not DataNode for dep in deps]) + 1
+                if left > 1:
+                    waiting[user] = left - 1
+                else:
+                    ready.append(user)
+
+    def _task(self, key: Key, node: GraphNode) -> Seen:
+        if type(node) is not Task:
+            raise Visible
+        tags: dict[Any, Seen] = {}
+        forms: dict[Any, int] = {}
+        last: Seen = None
+        try:
+            for step in steps_of(node, self._site.facts):
+                forms[step] = self._form(step.task, forms)
+                last = tags[step] = self._step(step, forms[step], tags, key)
+        except (Opaque, *UNUSUAL) as error:
+            raise Visible from error
+        return last
+
+    def _form(self, task: Task, forms: Mapping[Any, int]) -> int:
+        """A number for what a call does, with blocks of the file by their forms."""
+
+        def named(arg: Any) -> Any:
+            if type(arg) is TaskRef:
+                if arg.key in forms:
+                    return "step", forms[arg.key]
+                seen = self.seen.get(arg.key)
+                return ("key", arg.key) if seen is None else ("block", seen.form)
+            if isinstance(arg, (List, tuple)):
+                return type(arg), *map(named, arg.args if type(arg) is List else arg)
+            value = arg.value if type(arg) is DataNode else arg
+            return (type(value), repr(value)) if type(value) in _PLAIN else id(value)
+
+        if self._file.key in task._dependencies:
+            parts: Any = "read"
+        else:
+            func, args, kwargs = task.func, task.args, task.kwargs
+            parts = id(func), *map(named, args), *[(name, named(arg)) for name, arg in kwargs.items()]
+        return self._forms.setdefault(parts, len(self._forms))
+
+    def _step(self, step: Step, form: int, tags: Mapping[Any, Seen], key: Key) -> Seen:
+        task = step.task
+        refs = [ref for arg in (*task.args, *task.kwargs.values()) for ref in references(arg)]
+        if any(ref.key == self._file.key for ref in refs):
+            box = self._file.reads.get(key) or self._file.inside.get(key)
+            return None if box is None else Tile(form, box)
+        found = []
+        for ref in refs:
+            one = tags[ref.key] if step_of(ref) is not None else self.seen.get(ref.key)
+            if one is not None:
+                found.append((ref, one))
+        if not found:
+            return None
+        call = call_of(step, self._values)
+        if call is None:
+            raise Visible
+        if type(found[0][1]) is Partial:
+            return self._together(step, call, found)
+        return self._of_tile(step, form, call, found)
+
+    def _of_tile(self, step: Step, form: int, call: Call, found: Sequence[tuple[TaskRef, Any]]) -> Seen:
+        """Work element by element, or a reduction."""
+        tile = Tile(form, found[0][1].box)
+        if any(type(other) is not Tile or other.box != tile.box for _, other in found):
+            raise Visible
+        shape = lengths(tile.box)
+        if call.func in CHUNKS:
+            return self._reduced(step, call, tile)
+        rule = TABLE.get(call.func)
+        made = None if rule is None or call.func in _OTHERS else rule(call, whole(call.shape))
+        if made is None or call.shape != shape:
+            raise Visible
+        tiles = [ref for ref, _ in found]
+        taken = 0
+        for part in parts_of(made.args):
+            there = call.block(part.of)
+            if any(part.of is ref for ref in tiles):
+                taken += 1
+                if there != shape:
+                    raise Visible
+            else:
+                first = len(shape) - len(there)
+                self.free -= {first + axis for axis, n in enumerate(there) if n > 1}
+        if taken != len(found):
+            raise Visible
+        return tile
+
+    def _reduced(self, step: Step, call: Call, tile: Tile) -> Seen:
+        axes, shape = self._axes(call), lengths(tile.box)
+        if call.shape != tuple([1 if axis in axes else n for axis, n in enumerate(shape)]):
+            raise Visible
+        facts = list(step.value.values()) if type(step.value) is dict else [step.value]
+        if any(type(fact) is not Fact for fact in facts):
+            raise Visible
+        dtypes = {fact.dtype.kind for fact in facts}
+        if not self._reassociate and not dtypes.issubset("biu"):
+            raise Visible
+        kind = kind_of(CHUNKS[call.func], call)
+        if "c" in dtypes and (kind in ("maximum", "minimum") or call.kwargs.get("order", 2) > 2):
+            raise Visible  # the first of some nans; distances from the mean of a block, without their signs
+        self.free &= frozenset(axes)
+        rest = tuple([ends for axis, ends in enumerate(tile.box) if axis not in axes])
+        return Partial(tile.form, kind, axes, rest, 1, (tile.box,), ())
+
+    def _together(self, step: Step, call: Call, found: Sequence[tuple[TaskRef, Any]]) -> Seen:
+        """Partial results put together, or summed up."""
+        first: Partial = found[0][1]
+        if any(type(each) is not Partial or each[:4] != first[:4] for _, each in found):
+            raise Visible
+        keys = tuple([ref.key for ref, _ in found if step_of(ref) is None])
+        inner = [each for ref, each in found if step_of(ref) is not None]
+        made = first._replace(
+            blocks=sum([each.blocks for _, each in found]),
+            boxes=tuple([box for each in inner for box in each.boxes]),
+            parts=(*keys, *[part for each in inner for part in each.parts]),
+        )
+        if not _keeps(step.value, [self._values.get(ref.key) for ref, _ in found]):
+            raise Visible
+        if call.func is JOIN:
+            return made
+        kind = SOME.get(call.func) or ALL[call.func]
+        if kind_of(kind, call) != first.kind or self._axes(call) != first.axes:
+            raise Visible
+        if made.blocks == math.prod([self._counts[axis] for axis in first.axes]) and self._is_all(made):
+            return None
+        if call.func in ALL:
+            raise Visible
+        return made
+
+    def _axes(self, call: Call) -> tuple[int, ...]:
+        """The axes of a reduction that is called in the way of dask's own."""
+        if len(call.args) != 1 or not OPTIONS.issuperset(call.kwargs) or call.kwargs.get("axis") is None:
+            raise Visible
+        return tuple(sorted(axes_of(call.kwargs["axis"], len(self._counts))))
+
+    def _is_all(self, made: Partial) -> bool:
+        """Each block is among them, once."""
+        boxes, stack = set(made.boxes), list(made.parts)
+        while stack:
+            key = stack.pop()
+            part = self.seen[key]
+            if type(part) is not Partial or len(self._site.consumers(key)) != 1:
+                raise Visible
+            boxes.update(part.boxes)
+            stack += part.parts
+        return len(boxes) == made.blocks
+
+
+def _keeps(made: Any, values: Sequence[Any]) -> bool:
+    """What is summed up is not cut off block by block: floats to integers, or integers that are too large."""
+    if type(made) is not Fact or any(type(value) is not Fact for value in values):
+        return True  # means and moments, of one dtype
+    return all(value.dtype == made.dtype for value in values)
