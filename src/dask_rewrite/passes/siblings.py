@@ -105,6 +105,11 @@ def takes_part(node: Any) -> bool:
     )
 
 
+def _matters(group: Group) -> bool:
+    """Enough tasks to go together, or slices that could become part of one."""
+    return len(group) >= _LEAST or any(slices for _, slices in group)
+
+
 class _Together:
     """Goes through a graph from the sources up, and puts siblings together."""
 
@@ -129,7 +134,8 @@ class _Together:
             for key in levels[depth]:
                 if (found := self._needs(self.nodes[key])) is not None:
                     groups.setdefault(found[0], []).append((key, found[1]))
-            small = [group for needs, group in groups.items() if self._is_worth(needs)]
+            some = {needs: group for needs, group in groups.items() if _matters(group)}
+            small = [group for needs, group in some.items() if self._is_worth(needs)]
             self._join([[each for each in group if self._may_join(each[0])] for group in small])
             slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
             for key in levels[depth]:

@@ -9,12 +9,12 @@ from math import ceil
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import List, Task, TaskRef
+from dask._task_spec import Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.graph.nodes import under
+from dask_rewrite.graph.nodes import list_of, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.contract.groups import Group
 from dask_rewrite.passes.contract.terms import Term
@@ -156,7 +156,7 @@ def _by_root(root: Task, ends: list[Any], combine: Any) -> Task:
     """The sum of what is left, by the root's own function."""
     if len(ends) == 1 and isinstance(ends[0], Task) and combine is not None and ends[0].func is combine:
         return operation(root.func, ends[0].args)
-    return operation(root.func, (List(*ends),))
+    return operation(root.func, (list_of(ends),))
 
 
 def _with_axes(total: Any, root: Task, tree: Tree) -> Task:
@@ -186,4 +186,4 @@ def _adding(combine: Any, add: Callable[..., Any]) -> _Add:
     """Adds with the function that dask calls between the levels of a tree, if that is given."""
     if combine is None:
         return lambda one, other: operation(add, (one, other))
-    return lambda one, other: operation(combine, (List(other, one),))
+    return lambda one, other: operation(combine, (list_of((other, one)),))
