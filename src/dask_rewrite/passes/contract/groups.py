@@ -63,7 +63,8 @@ class Group:
         for tree, terms in zip(self.trees, self.terms):
             shape = None
             for key, term in zip(tree.leaves, terms):
-                fact = _fact(term.body, site.facts, looked_at)
+                known = site.facts.of(key) is not None
+                fact = _fact(term.body, site.facts, looked_at) if known else None
                 if fact is None or fact.scalar:
                     size = estimate(site.facts, key)
                     if size is None or not site.facts.assumes:
@@ -234,10 +235,13 @@ def _light(terms: Sequence[Sequence[Term]], site: Site) -> set[Key]:
     """Blocks that are small beside the largest of each term that needs them."""
     found: set[Key] = set()
     heavy: set[Key] = set()
-    for deps in {term.body._dependencies for mine in terms for term in mine}:
-        sizes = {key: size.nbytes for key in deps if (size := estimate(site.facts, key)) is not None}
-        most = max(sizes.values(), default=0)
-        small = {key for key, nbytes in sizes.items() if SMALLER * nbytes <= most}
+    needs = {term.body._dependencies for mine in terms for term in mine}
+    sizes = {
+        key: size.nbytes for key in set().union(*needs) if (size := estimate(site.facts, key)) is not None
+    }
+    for deps in needs:
+        most = max([sizes.get(key, 0) for key in deps], default=0)
+        small = {key for key in deps if key in sizes and SMALLER * sizes[key] <= most}
         found |= small
         heavy |= deps - small
     return found - heavy
