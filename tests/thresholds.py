@@ -40,6 +40,7 @@ DIVISORS = {
     "hook/plans.py:_SMALL",
     "lowering/lower.py:_BATCH",
     "passes/align_reads/edit.py:_RUNS",
+    "passes/contract/__init__.py:_PRODUCTS",
     "passes/coalesce/weights.py:_BLOCKS",
     "passes/small_work.py:REDUCES",
     "passes/small_work.py:_BLOCKS",

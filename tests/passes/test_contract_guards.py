@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import dask
@@ -11,7 +12,7 @@ import pytest
 from dask._task_spec import Task, TaskRef
 
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.contract import Contract, trees
 from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
 from dask_rewrite.remarks import Remarks
@@ -89,6 +90,26 @@ def test_masked_and_sparse_blocks() -> None:
 
 def test_small_ones() -> None:
     assert "not worth it" in declined(PRODUCTS["matmul"](blocks(2, 8)), min_bytes=16_384)
+
+
+@pytest.mark.parametrize(("columns", "worth"), [(16, True), (32, False)])
+def test_small_ones_by_the_thousand(columns: int, worth: bool) -> None:
+    """So much has to be at stake for each 256 products: a task of its own costs the scheduler memory, too."""
+    x = blocks(4, columns)  # 256 and 512 products; 10,240 and 18,432 bytes
+    _, remarks = run(lowered(x @ x.T), min_bytes=10_000)
+    assert bool(remarks.counts["contract", "applied"]) is worth
+
+
+def test_users_of_a_block_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are needed by two sums of each block: to look through all for one like it would be quadratic."""
+    looks = Counter[str]()
+    before = trees._identity
+    monkeypatch.setattr(trees, "_identity", lambda func: looks.update(["one"]) or before(func))
+    rows = 40
+    weights, x = blocks(1, 2)[0], blocks(rows, 2)
+    y = [(x * weights).sum(axis=1), (x * (weights + 1)).sum(axis=1)]
+    run(lowered(*y))
+    assert looks["one"] < 12 * rows
 
 
 def test_constants_that_are_only_added_up() -> None:

@@ -23,6 +23,9 @@ from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
 from dask_rewrite.scheduler import Machine
 
+#: Products for which `min_bytes` is enough.
+_PRODUCTS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Contract:
@@ -39,7 +42,8 @@ class Contract:
     Parameters
     ----------
     min_bytes : int
-        Contractions of which dask would hold less are left alone.
+        Contractions of which dask would hold less are left alone; as much for each 256 products, since a
+        task takes the scheduler about a kilobyte.
     """
 
     name: ClassVar[str] = "contract"
@@ -59,7 +63,7 @@ class Contract:
             return graph
         running = context.machine
         most = most_bytes(found, running, site)
-        if most is not None and most < self.min_bytes:
+        if most is not None and most < self._least(sum(len(tree.leaves) for tree in found)):
             remarks.missed(self.name, found[0].root, f"{shown(most)} are not worth it")
             return graph
         trees: list[Tree] = []
@@ -76,6 +80,10 @@ class Contract:
         if not trees:
             return graph
         return self._contracted(graph, group_trees(trees, terms, site), site, running, context)
+
+    def _least(self, products: int) -> int:
+        """Bytes that have to be at stake for so many products."""
+        return self.min_bytes * max(products, _PRODUCTS) // _PRODUCTS
 
     def _contracted(
         self, graph: Graph, groups: list[Group], site: Site, running: Machine, context: Context
@@ -134,7 +142,7 @@ class Contract:
             if chains.before < self.min_bytes or not group.take_loads(site, points):
                 return Missed("no block is needed by two of these sums")
             return Work(group, chains, {}, private, {})
-        if (before := sizes.before(running)) < self.min_bytes:
+        if (before := sizes.before(running)) < self._least(sum(map(len, group.terms))):
             return Missed(f"{shown(before)} are not worth it")
         if may_load and sizes.done_at_once:
             return Missed("each slab gives few small sums: the pass stream makes one task of it")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -95,6 +97,7 @@ def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
         return
     summing = {task.key: task for task in site.context.calling(graph, reducers)}
     below: set[Key] = set().union(*[task._dependencies for task in summing.values()])
+    calls: dict[Key, Counter[Any]] = {}
     for root in [key for key in summing if key not in below]:
         term = _first_term(root, summing, site)
         if term is None or not makes_product(term):
@@ -103,7 +106,7 @@ def find_trees(site: Site) -> Iterator[Tree | tuple[Key, Missed]]:
         if isinstance(tree, Missed):
             yield root, tree
         else:
-            tree.alone = not _shares_blocks(term, site)
+            tree.alone = not _shares_blocks(term, site, calls)
             yield tree
 
 
@@ -118,19 +121,28 @@ def _first_term(root: Key, summing: dict[Key, Task], site: Site) -> Task | None:
     return term if type(term) is Task else None
 
 
-def _shares_blocks(term: Task, site: Site) -> bool:
-    """Whether a term needs a block that another term like it needs too; one of a plain sum does not."""
+def _shares_blocks(term: Task, site: Site, calls: dict[Key, Counter[Any]]) -> bool:
+    """Whether a term needs a block that another term like it needs too; one of a plain sum does not.
+
+    ``calls`` keeps how often each function is called with a block, since many terms may need it.
+    """
     nodes = site.graph.nodes
     for dep in term._dependencies:
         if not site.used_once(dep):
-            for user in site.consumers(dep):
-                node = nodes[user]
-                if user != term.key and type(node) is Task and node.func == term.func:
-                    return True
+            if dep not in calls:
+                users = [nodes[user] for user in site.consumers(dep)]
+                calls[dep] = Counter([_identity(user.func) for user in users if type(user) is Task])
+            if calls[dep][_identity(term.func)] > 1:
+                return True
         below = nodes.get(dep)
         if type(below) is Task and below.func is np.transpose:  # a view, which hides the block
             return True
     return False
+
+
+def _identity(func: Any) -> tuple[int, ...]:
+    """What tells functions apart: methods of a template are made anew for each look at them."""
+    return (id(func.__self__), id(func.__func__)) if type(func) is MethodType else (id(func),)
 
 
 def makes_product(term: Task) -> bool:
