@@ -101,7 +101,7 @@ def test_small_ones_by_the_thousand(columns: int, worth: bool) -> None:
 
 
 def test_users_of_a_block_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are needed by two sums of each block: to look through all for one like it would be quadratic."""
+    """Weights are needed by two sums of each block: to look through all of them would be quadratic."""
     looks = Counter[str]()
     before = trees._identity
     monkeypatch.setattr(trees, "_identity", lambda func: looks.update(["one"]) or before(func))
