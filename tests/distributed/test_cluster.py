@@ -116,6 +116,36 @@ def test_persist_and_go_on(client: Any) -> None:
     assert_same(y.compute(), value - 1)
 
 
+def test_persisted_blocks_are_no_tasks(client: Any) -> None:
+    """A program that goes on from persisted blocks has only its own tasks to run, and no copies."""
+
+    class Ran(distributed.diagnostics.plugin.SchedulerPlugin):
+        name = "ran"
+
+        def __init__(self) -> None:
+            self.keys: list[Any] = []
+
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+            if (start, finish) == ("processing", "memory"):
+                self.keys.append(key)
+
+    def seen(dask_scheduler: Any) -> list[Any]:
+        return list(dask_scheduler.plugins["ran"].keys)
+
+    x = client.persist(distinct((8, 8), 4).map_blocks(one_more, dtype="f8", meta=np.empty((0, 0))))
+    distributed.wait(x)
+    client.register_plugin(Ran())
+    try:
+        value = np.arange(64.0).reshape(8, 8) + 1
+        assert_same((x - x.max()).compute(), value - 64)
+        assert_same(x.rechunk(8).T.compute(), value.T)
+        ran = client.run_on_scheduler(seen)
+    finally:
+        client.unregister_scheduler_plugin("ran")
+    assert ran
+    assert not [key for key in ran if type(key) is tuple and key[0].startswith(x.name)]
+
+
 def test_futures_stay_alive_as_long_as_the_graph(client: Any) -> None:
     persisted = client.persist(distinct((8,), 2) + 1)
     z = dask_rewrite.optimize(persisted + 1)

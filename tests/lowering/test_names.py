@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import TaskRef
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
 from dask.utils import key_split
 
 import dask_rewrite
+from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import compound, mark, unmarked
+from dask_rewrite.lowering.lower import Lowering
+from dask_rewrite.remarks import Remarks
 from helpers import assert_same, assert_same_as_stock, checked, distinct
 
 
@@ -103,3 +110,42 @@ def test_forecasts_know_the_blocks_of_fused_tasks() -> None:
     found = dask_rewrite.forecast(y, threads=1)
     assert found.after.unknown == 0
     assert found.after.peak >= x.nbytes
+
+
+class Future(TaskRef):
+    """Stands for what a scheduler holds, as a client's does."""
+
+
+def of_futures(graph: dict[Any, Any]) -> da.Array:
+    """An array of the blocks of a graph that are called `x`."""
+    sizes = tuple([2 for key in graph if key[0] == "x"])
+    return da.Array(HighLevelGraph.from_collections("x", graph), "x", (sizes,), dtype="f8")
+
+
+def lowered(x: da.Array) -> Graph:
+    return Lowering(x.dask, list(flatten(x.__dask_keys__())), Remarks()).run()
+
+
+def test_what_a_scheduler_holds_keeps_its_name() -> None:
+    """Another name for it would be one more task for each block, and perhaps a copy on another worker."""
+    graph = {("x", i): Future(("x", i)) for i in range(3)}
+    x = of_futures(graph)
+    found = lowered((x - x.mean()).max())
+    assert set(found.held) == graph.keys()
+    assert graph.keys() <= set().union(*(node.dependencies for node in found.nodes.values()))
+    assert set(dask_rewrite.optimize(x).dask) == graph.keys()
+
+
+def test_futures_under_another_name_are_waited_for_as_what_they_are() -> None:
+    graph = {("x", i): Future(f"block-{i}") for i in range(3)}
+    x = of_futures(graph)
+    found = lowered(x + 1)
+    assert set(found.held) == {"block-0", "block-1", "block-2"} == found.external
+    assert [node.dependencies for node in found.nodes.values()] == [{name} for name in found.held]
+    assert set(lowered(x).held) == graph.keys()  # somebody asks for these
+
+
+def test_a_future_named_as_a_task_of_the_graph_stays_beside_it() -> None:
+    found = lowered(of_futures({("x", 0): Future("y"), "y": (sum, [1, 2])}) + 1)
+    assert list(found.held) == [("x", 0)]
+    assert "y" not in found.nodes

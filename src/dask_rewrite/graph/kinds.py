@@ -48,6 +48,11 @@ class LegacyKinds(Kinds):
         return CONTAINER if issubclass(kind, (list, set, frozenset)) else RAW
 
 
+def is_future(value: object) -> bool:
+    """Whether a value stands for what a scheduler holds: all other references are of dask's own class."""
+    return isinstance(value, TaskRef) and type(value) is not TaskRef
+
+
 def is_array(node: GraphNode | None) -> bool:
     """Whether a node is an array at hand."""
     return type(node) is DataNode and type(node.value) is np.ndarray

@@ -198,3 +198,10 @@ def may_move(func: Any) -> bool:
     """Whether a task that calls this may be merged: a worker awaits some, or knows them by name."""
     module = getattr(func, "__module__", None) or ""
     return not is_coroutine(func) and not module.startswith("distributed.")
+
+
+def keeps_name(value: Any) -> bool:
+    """Tasks of a running shuffle are known to its workers by name."""
+    if type(value) is Task:
+        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+    return isinstance(value, Task) and value.block_fusion

@@ -17,14 +17,15 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, Task
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.graph.annotations import Annotations, evaluate
 from dask_rewrite.graph.graph import Graph, Nodes, Origin
-from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.kinds import is_future
+from dask_rewrite.graph.nodes import keeps_name, renamed
 from dask_rewrite.lowering.aggregates import Row, aggregates, runs
 from dask_rewrite.lowering.blockwise import Coords
 from dask_rewrite.lowering.columns import Columns
@@ -33,7 +34,7 @@ from dask_rewrite.lowering.fused_tasks import Recipe
 from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
 from dask_rewrite.lowering.key_names import mark_layers, name_clusters
 from dask_rewrite.lowering.layer_order import layer_order
-from dask_rewrite.lowering.references import References, keeps_name
+from dask_rewrite.lowering.references import References
 from dask_rewrite.lowering.resolve import TooDeep
 from dask_rewrite.lowering.sizes import OverBudget, check_size, over_limit
 from dask_rewrite.lowering.unnest import unnest
@@ -208,8 +209,8 @@ class Lowering:
         convert = self.columns.converter.node
         elsewhere = 0
         for key, new, value in rows:
-            if type(value) is not Task and type(value) is not TaskRef and isinstance(value, TaskRef):
-                self.held[new] = value  # a future
+            if type(value) is not Task and is_future(value):
+                self.held[new] = value
                 elsewhere += 1
                 continue
             try:

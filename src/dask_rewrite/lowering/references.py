@@ -17,7 +17,9 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
 
 from dask_rewrite.graph.annotations import Annotations
+from dask_rewrite.graph.kinds import is_future
 from dask_rewrite.graph.names import layer_name, mark
+from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.lowering.blockwise import Coords, Plan
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
@@ -182,8 +184,10 @@ class References:
         return type(key) is tuple and bool(key) and key[0] in self.blocks and self._is_block(key[0], key[1:])
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
-        if type(key) is not tuple:
-            new: Any = self.names.get(key, key)
+        if is_future(value) and key not in self.output_keys:
+            new: Any = self._name_of_future(key, value.key)
+        elif type(key) is not tuple:
+            new = self.names.get(key, key)
         elif not key or (key[0] in self.output_names and key in self.output_keys):
             new = key
         elif self.needs_only_data(value) if type(value) is Task else _is_value(value):
@@ -195,6 +199,14 @@ class References:
         ref = self.refs[key] = TaskRef(new)
         self.queue.append((key, new, value))
         return ref
+
+    def _name_of_future(self, key: Key, own: Key) -> Key:
+        """A scheduler holds it already: under another name it would be one more task for each block."""
+        if own != key and self.knows(own):
+            return key
+        if type(own) is not tuple and type(key) is tuple:
+            self.blocks_of[own] = key
+        return own
 
     def needs_only_data(self, node: GraphNode) -> bool:
         """Whether nothing must be computed before a task can run."""
@@ -234,8 +246,7 @@ class References:
                     self._read_layer(name, layer)
             return self.ref(key)
         self.external.add(key)  # not in the graph: a future's key
-        ref = self.refs[key] = TaskRef(key)
-        return ref
+        return self.refs.setdefault(key, TaskRef(key))
 
     def block(self, name: str, coords: Coords, table: dict[Coords, TaskRef]) -> TaskRef:
         """The reference to one block of a Blockwise layer."""
@@ -257,8 +268,7 @@ class References:
                 self.flat_annotations.update(dict.fromkeys(made, layer.annotations))
             return self.ref(key)
         self.asked.setdefault(key[0], []).append(key)
-        ref = self.refs[key] = TaskRef(key)
-        return ref
+        return self.refs.setdefault(key, TaskRef(key))
 
     def demand(self, key: Key) -> None:
         """Ask for an output, which is made under its own key even if it only names another."""
@@ -288,10 +298,3 @@ def _name_in(value: Any) -> Any:
     if type(value) is TaskRef:
         return value.key
     return value if type(value) is str else None
-
-
-def keeps_name(value: Any) -> bool:
-    """Tasks of a running shuffle are known to its workers by name."""
-    if type(value) is Task:
-        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
-    return isinstance(value, Task) and value.block_fusion
