@@ -61,7 +61,7 @@ class Held:
         return buffers.value if type(buffers) is Own else self.value
 
     def __reduce__(self) -> Any:
-        return partial, (pickle.loads, payload_of(self.value, self.holes))
+        return partial, (pickle.loads, _Payload(payload_of(self.value, self.holes)))
 
     def __dask_tokenize__(self) -> Any:
         return "Held", normalize_token(self.value)
@@ -94,6 +94,21 @@ class Own:
 
     def __repr__(self) -> str:
         return f"<own {type(self.value).__name__}>"
+
+
+class _Payload:
+    """Bytes that are pickled as what they are, beside the stream where whoever pickles asks for that.
+
+    Without it a heavy constant would be copied once more for each attempt at pickling what holds it.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return bytes, (pickle.PickleBuffer(self.data) if protocol >= 5 else self.data,)
 
 
 def unheld(node: Any, lookup: Callable[[Any], Any]) -> Any:
