@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from operator import add
 from typing import Any
@@ -10,7 +11,9 @@ import cloudpickle
 import numpy as np
 import pytest
 from dask._task_spec import Task
+from distributed.protocol.pickle import dumps
 
+from dask_rewrite.hook.task_layer import TaskLayer
 from dask_rewrite.hook.wire import Packed
 from dask_rewrite.hook.wire_columns import Columns
 from hook.wire_cases import (
@@ -140,3 +143,30 @@ def test_deep_nesting() -> None:
 
     for depth in (32, 60):
         assert_arrives({("y", i): Task(("y", i), add, nested(i, depth), i) for i in ROWS})
+
+
+class Looked(dict[Any, Any]):
+    """Tasks that count how often all of them are looked at."""
+
+    times = 0
+
+    def __iter__(self) -> Any:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_columns_are_made_once_however_often_pickling_is_tried() -> None:
+    """Distributed tries three times where a function is pickled by value."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec("def one_more(x): return x + 1", namespace)
+    tasks = Looked({("y", i): Task(("y", i), namespace["one_more"], i) for i in range(20)})
+    layer = TaskLayer(tasks)
+    sent = dumps(layer)
+    assert layer.begun > 1
+    assert tasks.times == 1
+    assert layer.packed is None  # kept no longer than it takes
+    arrived = pickle.loads(sent)
+    assert [task() for task in arrived.mapping.values()] == list(range(1, 21))
+    tasks["y", 20] = Task(("y", 20), abs, -1)
+    assert len(pickle.loads(dumps(layer)).mapping) == 21
+    assert tasks.times == 2

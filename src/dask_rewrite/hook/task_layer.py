@@ -27,6 +27,8 @@ class TaskLayer(MaterializedLayer):
 
     #: How often pickling has begun, and whether it came to an end the last time.
     begun, done = 0, True
+    #: The tasks as columns, from one try to the next.
+    packed: Packed | None = None
 
     def clone(self, keys: Set[Key], seed: Hashable, bind_to: Key | None = None) -> tuple[TaskLayer, bool]:
         """The layer under new keys; tasks without dependencies among ``keys`` wait for ``bind_to``."""
@@ -51,7 +53,8 @@ class TaskLayer(MaterializedLayer):
         if self.begun > 2 and not self.done:
             complain(self.mapping)
         self.done = False
-        return MaterializedLayer, (Packed(self.mapping), self.annotations), _Done(self)
+        self.packed = self.packed or Packed(self.mapping)
+        return MaterializedLayer, (self.packed, self.annotations), _Done(self)
 
 
 class _Done:
@@ -61,5 +64,5 @@ class _Done:
         self.layer = layer
 
     def __reduce__(self) -> Any:
-        self.layer.done = True
+        self.layer.done, self.layer.packed = True, None
         return dict, ()

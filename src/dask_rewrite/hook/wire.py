@@ -50,17 +50,20 @@ class Packed:
     True
     """
 
-    __slots__ = ("tasks",)
+    __slots__ = ("columns", "tasks")
 
     def __init__(self, tasks: Mapping[Key, Any]) -> None:
         self.tasks = tasks
+        self.columns: Reduced | None = None
 
     def __reduce__(self) -> Reduced:
-        try:
-            with collector_paused():
-                return _columnar(self.tasks)
-        except Exception:  # whatever the tasks are, they have to arrive
-            return dict, (dict(self.tasks),)
+        if self.columns is None:  # pickling may be tried again
+            try:
+                with collector_paused():
+                    self.columns = _columnar(self.tasks)
+            except Exception:  # whatever the tasks are, they have to arrive
+                self.columns = dict, (dict(self.tasks),)
+        return self.columns
 
 
 def _columnar(tasks: Mapping[Key, Any]) -> Reduced:
