@@ -8,7 +8,7 @@ import operator
 import pytest
 from dask._task_spec import Alias, DataNode, List, Task, TaskRef
 
-from dask_rewrite.graph.graph import Graph, count_users
+from dask_rewrite.graph.graph import Graph, count_users, depths_of
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -48,6 +48,34 @@ def test_what_one_pass_replaces_does_not_change_the_count_of_another():
     assert dict(count_users(graph.nodes)) == before == {"y": 2, "w": 1, "x": 1}
     assert count_users(graph.nodes)["nobody"] == 0
     assert count_users(site.graph.nodes)["x"] == 2
+
+
+def test_users_are_told_from_consumers_and_from_what_was_swept(monkeypatch: pytest.MonkeyPatch):
+    graph = small_graph()
+    used = count_users(graph.nodes)
+    left = {"y": graph.nodes["y"], "x": graph.nodes["x"], "v": Task("v", abs, TaskRef("y"))}
+
+    def counted(nodes: object) -> None:
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr("dask_rewrite.passes.context.count_users", counted)
+    context = Context()
+    context.consumers(graph)
+    assert context.users(graph) == used
+    assert context.users(graph)["nobody"] == 0
+    context.without_unused(left, ["y"])
+    assert list(left) == ["y", "x"]
+    assert dict(context.users(graph.with_nodes(left))) == {"x": 1}
+    with pytest.raises(AssertionError, match="counted again"):
+        context.users(graph.with_nodes(dict(graph.nodes)))
+
+
+def test_depths_follow_loops_once():
+    loop = {"a": Task("a", abs, TaskRef("b")), "b": Task("b", abs, TaskRef("a"))}
+    graph = {**small_graph().nodes, **loop}
+    found = depths_of(dict(reversed(graph.items())))
+    assert [found[key] for key in "xywz"] == [1, 2, 3, 4]
+    assert set(found) == set(graph)
 
 
 def test_values_are_put_in_at_every_depth():

@@ -144,16 +144,14 @@ def consumers_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, list[Key]]:
     Examples
     --------
     >>> from dask._task_spec import Task, TaskRef
-    >>> consumers_of({"y": Task("y", abs, TaskRef("x"))})
-    {'x': ['y']}
+    >>> consumers_of({"y": Task("y", abs, TaskRef("x"))})["x"]
+    ['y']
     """
-    consumers: dict[Key, list[Key]] = {}
+    consumers: defaultdict[Key, list[Key]] = defaultdict(list)
     for key, node in nodes.items():
         for dep in node._dependencies:
-            if dep in consumers:
-                consumers[dep].append(key)
-            else:
-                consumers[dep] = [key]
+            consumers[dep].append(key)
+    consumers.default_factory = None  # from here on a dict like any other
     return consumers
 
 
@@ -188,17 +186,20 @@ def depths_of(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
             continue
         stack = [start]
         while stack:
-            key = stack.pop()
+            key = stack[-1]
             if key in depth:
+                stack.pop()
                 continue
             deps = nodes[key]._dependencies
-            missing = [dep for dep in deps if dep not in depth and dep in nodes]
-            if missing and key not in opened:
-                opened.add(key)
-                stack.append(key)
-                stack.extend(missing)
-            else:
-                depth[key] = 1 + max([depth[dep] for dep in deps if dep in depth], default=0)
+            if not done >= deps:
+                missing = [dep for dep in deps if dep not in depth and dep in nodes]
+                if missing and key not in opened:
+                    opened.add(key)
+                    stack.extend(missing)
+                    continue
+                deps = deps.intersection(depth)
+            depth[key] = 1 + max(map(depth_of, deps), default=0)
+            stack.pop()
     return depth
 
 
@@ -253,16 +254,15 @@ def reachable(nodes: Mapping[Key, GraphNode], outputs: Iterable[Key]) -> set[Key
     return found
 
 
-def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
-    """Take out, in place, what no output needs any more.
+def without_users(nodes: Nodes, outputs: Iterable[Key]) -> Counter[Key]:
+    """Take out, in place, what no output needs any more; how many tasks then use each key.
 
     Examples
     --------
     >>> from dask._task_spec import DataNode, Task, TaskRef
     >>> nodes = {"x": DataNode("x", 1), "y": Task("y", abs, TaskRef("x")), "z": DataNode("z", 2)}
-    >>> without_users(nodes, ["z"])
-    >>> list(nodes)
-    ['z']
+    >>> without_users(nodes, ["z"]), list(nodes)
+    (Counter(), ['z'])
     """
     users = count_users(nodes)
     wanted = set(outputs)
@@ -270,6 +270,11 @@ def without_users(nodes: Nodes, outputs: Iterable[Key]) -> None:
     while unused:
         node: GraphNode = nodes.pop(unused.pop())
         for dep in node._dependencies:
-            users[dep] -= 1
-            if not users[dep] and dep not in wanted and dep in nodes:
+            left = users[dep] - 1
+            if left:
+                users[dep] = left
+                continue
+            del users[dep]
+            if dep not in wanted and dep in nodes:
                 unused.append(dep)
+    return users

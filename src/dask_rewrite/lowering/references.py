@@ -146,9 +146,11 @@ class References:
     def new_ref(self, key: Key) -> TaskRef:
         """The reference to a key that nothing asked for before."""
         value = self.flat.get(key, _MISSING)
-        if type(value) in _COPIES and self._is_block_of_ours(key):
-            return self._block_ref(key)
-        if type(value) not in _MAY_NAME:
+        kind = type(value)
+        if kind in _COPIES and type(key) is tuple and key and key[0] in self.blocks:
+            if self._is_block(key[0], key[1:]):  # what other layers hold under its key are copies
+                return self._block_ref(key)
+        if kind not in _MAY_NAME:
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
         path: list[Key] = []  # chains of aliases can be long
@@ -211,7 +213,8 @@ class References:
     def needs_only_data(self, node: GraphNode) -> bool:
         """Whether nothing must be computed before a task can run."""
         deps = node._dependencies
-        return not deps or (len(deps) <= _FEW and all(map(self.is_data, deps)))
+        few = len(deps) <= _FEW and tuple not in map(type, deps)  # as blocks are named
+        return few and all(map(self.is_data, deps))
 
     def is_data(self, key: Key) -> bool:
         """Whether a key holds a value, which stands in the graph under its own name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,13 @@ from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.config import Options
 from dask_rewrite.graph.by_identity import ByIdentity, Found
-from dask_rewrite.graph.graph import Graph, Nodes, by_function, consumers_of, count_users
+from dask_rewrite.graph.graph import Graph, Nodes, by_function, consumers_of, count_users, without_users
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.remarks import Remarks
 from dask_rewrite.scheduler import Machine, machine
+
+#: What is known of nodes that were never counted.
+_NEVER: tuple[object, Any] = (None, None)
 
 
 class Context:
@@ -79,7 +83,15 @@ class Context:
 
     def users(self, graph: Graph) -> Mapping[Key, int]:
         """How many tasks use each key; keys that nobody uses are absent, and looked up are zero."""
+        nodes = graph.nodes
+        known, consumers = self._counted.get(consumers_of, _NEVER)
+        if known is nodes and self._counted.get(count_users, _NEVER)[0] is not nodes:
+            self._counted[count_users] = nodes, Counter(dict(zip(consumers, map(len, consumers.values()))))
         return self._count(count_users, graph)
+
+    def without_unused(self, nodes: Nodes, outputs: Sequence[Key]) -> None:
+        """Take out, in place, what no output needs; the users of what is left are counted already."""
+        self._counted[count_users] = nodes, without_users(nodes, outputs)
 
     def consumers(self, graph: Graph) -> dict[Key, list[Key]]:
         """The tasks that use each key; who changes that makes a copy."""
@@ -91,7 +103,7 @@ class Context:
 
     def _count(self, count: Callable[[Nodes], Found], graph: Graph) -> Found:
         """What is counted of the nodes of a graph, anew where these are not those of before."""
-        if self._counted.get(count, (None,))[0] is not graph.nodes:
+        if self._counted.get(count, _NEVER)[0] is not graph.nodes:
             self._counted[count] = (graph.nodes, count(graph.nodes))
         found: Found = self._counted[count][1]
         return found

@@ -21,7 +21,7 @@ from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, without_users
+from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import template_of
@@ -88,7 +88,7 @@ class InlineSources:
                 context.regrouped.add(user)
         if not inlined:
             return graph
-        without_users(nodes, graph.outputs)
+        context.without_unused(nodes, graph.outputs)
         context.remarks.applied(self.name, None, f"sources made where they are used: {inlined}", inlined)
         return graph.with_nodes(nodes)
 

@@ -16,7 +16,7 @@ from dask.array.core import concatenate3
 from dask.typing import Key
 from dask.utils import key_split
 
-from dask_rewrite.graph.graph import Graph, Nodes, without_users
+from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
@@ -171,7 +171,7 @@ class Edit:
         """The graph with what was made."""
         graph = self.site.graph
         nodes = {**graph.nodes, **self.nodes}
-        without_users(nodes, graph.outputs)
+        self.site.context.without_unused(nodes, graph.outputs)
         annotations = graph.annotations
         if annotations:
             first = next(iter({**self.file.reads, **self.file.inside}))

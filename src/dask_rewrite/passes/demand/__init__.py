@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.fact_cache import intern
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, Nodes, producers_first, without_users
+from dask_rewrite.graph.graph import Graph, Nodes, producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
@@ -244,7 +244,7 @@ class _Search:
         before = graph.origin.elementwise
         elementwise = before.union([names[name] for name in names if name in before])
         if lost:
-            without_users(nodes, graph.outputs)
+            self.context.without_unused(nodes, graph.outputs)
         origin = replace(graph.origin, elementwise=elementwise)
         return replace(graph, annotations=annotations, origin=origin).with_nodes(nodes)
 

@@ -13,7 +13,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.graph.graph import Graph, Nodes, without_users
+from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.nodes import nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, size, whole
@@ -64,7 +64,7 @@ def without_splits(
     if not made:
         return graph
     nodes: Nodes = {key: made.get(key, node) for key, node in graph.nodes.items()}
-    without_users(nodes, graph.outputs)
+    site.context.without_unused(nodes, graph.outputs)
     return graph.with_nodes(nodes)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, Nodes, without_users
+from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.isolated import staying
 from dask_rewrite.passes.movement.moves import MOVES
@@ -100,7 +100,7 @@ class Movement:
         if annotations and writer.annotations:
             graph = replace(graph, annotations={**annotations, **writer.annotations})
         if len(nodes) < len(moves) or self._has_unused(graph, moves, nodes):
-            without_users(nodes, graph.outputs)
+            writer.site.context.without_unused(nodes, graph.outputs)
         return graph.with_nodes(nodes)
 
     def _has_unused(self, graph: Graph, moves: set[Key], nodes: Nodes) -> bool:

@@ -11,7 +11,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.facts import Fact, Facts
-from dask_rewrite.graph.graph import Consumers, Graph, Nodes, without_users
+from dask_rewrite.graph.graph import Consumers, Graph, Nodes
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -49,7 +49,7 @@ class Share:
         numbering.run(leaves)
         if not numbering.classes:
             return graph
-        return _merged(graph, facts, numbering, context.remarks)
+        return _merged(graph, facts, numbering, context)
 
 
 @dataclass(slots=True)
@@ -62,8 +62,9 @@ class _Group:
     large: bool = False
 
 
-def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) -> Graph:
+def _merged(graph: Graph, facts: Facts, numbering: Numbering, context: Context) -> Graph:
     """The graph in which one of each class stands for all of it."""
+    remarks = context.remarks
     before, consumers, outputs = graph.nodes, numbering.consumers, frozenset(graph.outputs)
     groups = _groups(graph, facts, numbering, outputs)
     wanted = [key for group in groups if not (group.frozen or group.large) for key in group.keys]
@@ -90,7 +91,7 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, remarks: Remarks) 
         nodes[user] = with_values(nodes[user], renamed)
     nodes.update(made)
     if any(before[key]._dependencies for key in (*renamed, *made)):
-        without_users(nodes, graph.outputs)
+        context.without_unused(nodes, graph.outputs)
     return graph.with_nodes(nodes)
 
 
