@@ -132,7 +132,7 @@ class AlignReads:
             edit.nodes[key] = edit.block(key, box)
         for key, box in file.inside.items():
             try:
-                edit.nodes[key] = edit.around(key, edit.expression(box))
+                edit.nodes[key] = edit.around(key, box)
             except Opaque:
                 remarks.missed(self.name, key, "a task that cannot be read")
                 return None

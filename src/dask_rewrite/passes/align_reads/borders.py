@@ -12,13 +12,14 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint, layer_name, marked
-from dask_rewrite.graph.nodes import nameless, renamed
+from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.kinds import Visible
 from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.seen import Seen
 from dask_rewrite.passes.align_reads.storage import Box
-from dask_rewrite.passes.align_reads.totals import Borders, Seen
+from dask_rewrite.passes.align_reads.totals import Borders
 from dask_rewrite.passes.site import Site
 
 #: On each axis the ranges of the blocks, and those that they get.
@@ -111,9 +112,7 @@ def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, nam
         box = file.reads.get(key) or file.inside.get(key)
         if box is not None:
             box = tuple([ranges[ends] for ranges, ends in zip(moved, box)])
-            node = edit.read(here, box)
-            if key in file.inside:
-                node = edit.around(key, nameless(node))
+            node = edit.around(key, box, True) if key in file.inside else edit.read(here, box)
         made = with_values(node, refs)
         nodes[here] = made if here is key else renamed(made, here)
         if here is not key and key in annotations:

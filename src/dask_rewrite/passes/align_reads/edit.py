@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, pairwise, product
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task, TaskRef
-from dask.array.core import concatenate3
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 from dask.utils import key_split
+from toolz import pipe
 
+from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
-from dask_rewrite.graph.writes import written
+from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import Box, cuts, runs, touched
+from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
+from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
+from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.steps import assembled, steps_of
+from dask_rewrite.passes.steps import Step, assembled, steps_of
 
-#: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
-_RUNS, _RUN_BYTES = 8, 262_144
+#: Ranges side by side on one axis.
+Ranges: TypeAlias = list[tuple[int, int]]
 
 
 class Edit:
@@ -39,9 +43,11 @@ class Edit:
         self.nodes: Nodes = {}
         self.units: dict[Box, Key] = {}
         self._cuts: list[list[int]] = []
+        self._read = reading(file)
+        self._texts: dict[Any, Text] = {}
+        self._around: dict[Any, Task | None] = {}
         self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
         assert file.example is not None
-        self._getter = file.example.func
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
@@ -58,13 +64,14 @@ class Edit:
     def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
         """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
         self._cuts = cuts(boxes, self.file.chunks, self.file.source.shape, first)
+        self._pieces: dict[tuple[int, tuple[int, int]], tuple[Ranges, tuple[int, ...]]] = {}
 
     def hold(self, boxes: Sequence[Box]) -> tuple[int, int]:
         """How many chunks are decoded for the units, and the bytes of units that wait for a second block.
 
         Blocks are taken to be made one after the other, in the order in which they lie in the file.
         """
-        touching = [list(product(*self._ranges(box))) for box in sorted(boxes)]
+        touching = [self._units(box) for box in sorted(boxes)]
         self._times = Counter(chain.from_iterable(touching))
         decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
         left = {unit: times for unit, times in self._times.items() if times > 1}
@@ -80,16 +87,23 @@ class Edit:
                     now -= bytes_of[unit]
         return decoded, most
 
-    def _ranges(self, box: Box) -> list[list[tuple[int, int]]]:
-        """The units that a box touches, by their ranges on each axis."""
-        return [
-            [(a, b) for a, b in pairwise(column) if a < high and b > low]
-            for column, (low, high) in zip(self._cuts, box)
-        ]
+    def _piece(self, axis: int, ends: tuple[int, int]) -> tuple[Ranges, tuple[int, ...]]:
+        """The ranges of units that a range touches, and what they are seen from where it begins."""
+        found = self._pieces.get((axis, ends))
+        if found is None:
+            column, (low, high) = self._cuts[axis], ends
+            places = column[bisect_right(column, low) - 1 : bisect_left(column, high) + 1]
+            seen = (high - low, low % self.file.chunks[axis], *[place - low for place in places])
+            found = self._pieces[axis, ends] = list(pairwise(places)), seen
+        return found
+
+    def _units(self, box: Box) -> list[Box]:
+        """The units that a box touches."""
+        return list(product(*[self._piece(axis, ends)[0] for axis, ends in enumerate(box)]))
 
     def count(self, box: Box) -> int:
         """From how many units a box is put together."""
-        return prod(map(len, self._ranges(box)))
+        return prod([len(self._piece(axis, ends)[0]) for axis, ends in enumerate(box)])
 
     def _unit(self, unit: Box) -> Key:
         key = self.units.get(unit)
@@ -98,74 +112,85 @@ class Edit:
             self.nodes[key] = self.read(key, unit)
         return key
 
-    def expression(self, box: Box) -> Any:
-        """What gives a box, from units where these are shared."""
-        ranges = self._ranges(box)
-        if all(self._times[unit] == 1 for unit in product(*ranges)):
-            return nameless(self.read("", box))
-        units = list(product(*ranges))
-        if len(units) > 1 and any(self._times[unit] == 1 for unit in units):
-            return self._written(units, box)
-        parts: list[Any] = [self._part(unit, box) for unit in units]
-        if len(parts) == 1:
-            return parts[0]
-        for column in reversed(ranges):
-            parts = [List(*parts[i : i + len(column)]) for i in range(0, len(parts), len(column))]
-        return operation(concatenate3, (parts[0],))
-
-    def _written(self, units: Sequence[Box], box: Box) -> Task:
-        """A block that its parts are written into one after the other: one of them is there at a time."""
-        itemsize = self.file.source.dtype.itemsize
-        shape = tuple([b - a for a, b in box])
-        most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
-        parts: list[tuple[Box, Any]] = []
-        for unit in units:
-            inside = tuple(map(_common, unit, box))
-            if self._times[unit] == 1:  # nobody else needs it: to keep it would only take memory
-                runs_of = runs(inside, self.file.chunks, most // itemsize)
-                parts += [(run, nameless(self.read("", run))) for run in runs_of]
-            else:
-                parts.append((inside, self._part(unit, box)))
-        steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, self.file.source.dtype)))]
-        for part, value in parts:
-            index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
-            block = TaskRef(steps[-1][0])
-            steps.append(((np.empty, len(steps)), written(block, [index], [value])))
-        return nameless(program_task("", steps, False))
-
-    def _part(self, unit: Box, box: Box) -> Any:
-        ref = TaskRef(self._unit(unit))
-        inside = tuple(map(_common, unit, box))
-        if inside == unit:
-            return ref
-        index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
-        return operation(operator.getitem, (ref, index))
+    def _text(self, box: Box, units: Sequence[Box]) -> Text:
+        """What gives a box, from units where these are shared: the same for boxes that lie alike."""
+        own = tuple([self._times[unit] == 1 for unit in units])
+        if all(own):
+            return self._read
+        alike = own, *[self._piece(axis, ends)[1] for axis, ends in enumerate(box)]
+        text = self._texts.get(alike)
+        if text is None:
+            ranges = [self._piece(axis, ends)[0] for axis, ends in enumerate(box)]
+            text = self._texts[alike] = text_of(self.file, box, ranges, own)
+        return text
 
     def block(self, key: Key, box: Box) -> Task:
         """A block that was read, or made of reads, from units."""
-        made = self.expression(box)
-        if type(made) is TaskRef:  # the same box as another's
-            made = operation(operator.getitem, (made, (Ellipsis,)))
-        if made.func is self._getter:
+        units = self._units(box)
+        text = self._text(box, units)
+        if text is self._read:
             return self.read(key, box)
+        values = self._values(text, box, units)
+        if text.made.func is pipe:
+            return called(key, text.made, values, bool(text.runs))
+        made = with_values(text.made, values)
         if made.func is operator.getitem and not self.site.read_only(key):
             made = operation(np.array, (made,), {"order": "C"})
-        reads = self.file.key in made._dependencies
-        return under(key, made, reads)
+        return under(key, made)
 
-    def around(self, key: Key, made: Any) -> Task:
-        """A task that reads among other things, with something else in the place of the read."""
+    def around(self, key: Key, box: Box, read: bool = False) -> Task:
+        """A task that reads among other things, from units, or with a read of another box.
+
+        Raises
+        ------
+        Opaque
+            If it cannot be read.
+        """
+        units = [] if read else self._units(box)
+        text = self._read if read else self._text(box, units)
         node: Any = self.site.graph.nodes[key]
-        if type(made) is not Task:
-            made = operation(operator.getitem, (made, (Ellipsis,)))
+        made, keys = self._with_text(node, text, self.file.indexes[key])
+        if made is None:
+            made, keys = self._with_text(node, text, None)
+        assert made is not None
+        values = self._values(text, box, units)
+        values.update(zip(_names(keys, self.file.key), map(TaskRef, keys)))
+        return called(key, made, values, bool(text.runs))
+
+    def _with_text(self, node: Task, text: Text, index: Any) -> tuple[Task | None, tuple[Key, ...]]:
+        """What reads by a text, over names, and the keys that these stand for; once for each form.
+
+        None in its place if the index of the read stands elsewhere as well.
+        """
+        form, keys = form_of(node, _unknown, index)
+        alike = form, keys.index(self.file.key), id(text)
+        if alike not in self._around:
+            names = {key: TaskRef(name) for key, name in zip(keys, _names(keys, self.file.key))}
+            found = steps_of(with_values(node, names), Facts(_nothing))
+            once = index is None or stands_once(index, found)
+            self._around[alike] = self._assembled(found, text) if once else None
+        return self._around[alike], keys
+
+    def _assembled(self, found: Sequence[Step], text: Text) -> Task:
         steps = []
-        for step in steps_of(node, self.site.facts):
+        for step in found:
             task = step.task
             first = task.args[0] if task.args else None
-            if type(first) is TaskRef and first.key == self.file.key:
-                task = made
+            if type(first) is TaskRef and first.key == FILE:
+                task = text.made
             steps.append((step, task))
-        return assembled(key, steps, self.file.key in made._dependencies)
+        made = assembled("", steps, False)
+        return made if made.func is pipe else program_task("", [("", nameless(made))], False)
+
+    def _values(self, text: Text, box: Box, units: Sequence[Box]) -> dict[str, Any]:
+        """What stands for the names of a text."""
+        values: dict[str, Any] = {name: TaskRef(self._unit(units[i])) for name, i in text.units}
+        if text.runs:
+            values[FILE] = TaskRef(self.file.key)
+        for name, run in text.runs:
+            there = box if run is None else [(a + low, b + low) for (a, b), (low, _) in zip(run, box)]
+            values[name] = tuple([slice(a, b, None) for a, b in there])
+        return values
 
     def graph(self) -> Graph:
         """The graph with what was made."""
@@ -181,6 +206,14 @@ class Edit:
         return graph.with_nodes(nodes)
 
 
-def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """What two ranges have in common."""
-    return max(one[0], other[0]), min(one[1], other[1])
+def _names(keys: Sequence[Key], file: Key) -> list[str]:
+    return [FILE if key == file else f"block {i}" for i, key in enumerate(keys)]
+
+
+def _unknown(key: Key) -> Any:
+    """Where a file is read is seen without knowing anything of blocks."""
+    return UNKNOWN
+
+
+def _nothing(key: Key) -> None:
+    """The same for facts."""

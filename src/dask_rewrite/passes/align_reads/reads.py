@@ -43,6 +43,7 @@ class File:
     boxes: dict[Key, Box] = field(default_factory=dict)  # of tasks that are just a read, or made of such
     reads: dict[Key, Box] = field(default_factory=dict)  # of tasks that are just a read
     inside: dict[Key, Box] = field(default_factory=dict)  # of tasks that read among other things
+    indexes: dict[Key, Any] = field(default_factory=dict)  # of all of these, as they stand in the tasks
     example: Task | None = None  # one of the getters: they differ in their index only
 
     def learn(self, key: Key, node: GraphNode) -> bool:
@@ -54,6 +55,7 @@ class File:
         box = _box(index, self.source.shape)
         if box is None or not self._is_alike(call):
             return False
+        self.indexes[key] = index
         if call is node:
             self.reads[key] = self.boxes[key] = box
         else:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, kind_of
 from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
 from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.align_reads.texts import stands_once
 from dask_rewrite.passes.demand.boxes import lengths, whole
 from dask_rewrite.passes.demand.calls import Call, call_of
 from dask_rewrite.passes.demand.elementwise import TABLE
+from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of, steps_of
@@ -28,29 +32,6 @@ from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of,
 _PLAIN = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))
 #: Functions with rules that do more than broadcast.
 _OTHERS = (np.broadcast_to, np.digitize)
-
-
-class Tile(NamedTuple):
-    """A block of the file, or what is made of it element by element."""
-
-    form: int  # how it is made: the same number for the same work on other blocks
-    box: Box
-
-
-class Partial(NamedTuple):
-    """What is summed up of some blocks: of those boxes, and of those below some keys."""
-
-    form: int
-    kind: Any
-    axes: tuple[int, ...]
-    rest: Box  # the ranges on the other axes
-    blocks: int
-    boxes: tuple[Box, ...]
-    parts: tuple[Key, ...]
-
-
-#: What is known of a task that sees the borders; None of one that does not.
-Seen: TypeAlias = Tile | Partial | None
 
 
 class Borders:
@@ -77,6 +58,7 @@ class Borders:
         self._reassociate = reassociate
         self._values = Values(site.facts)
         self._forms: dict[Any, int] = {}
+        self._alike: dict[Any, tuple[Seen, GraphNode] | None] = {}
 
     def walk(self) -> None:
         """Look at each task after those that it uses, as far as these are on the way.
@@ -96,7 +78,7 @@ class Borders:
                 ready.extend(producers_first(list(waiting), nodes))
                 waiting.clear()
             key = ready.popleft()
-            here = seen[key] = self._task(key, nodes[key])
+            here = seen[key] = self._seen(key, nodes[key])
             if here is not None and (site.wanted(key) or not self.free):
                 raise Visible
             for user in site.consumers(key):
@@ -115,19 +97,53 @@ class Borders:
                 else:
                     ready.append(user)
 
-    def _task(self, key: Key, node: GraphNode) -> Seen:
+    def _seen(self, key: Key, node: GraphNode) -> Seen:
+        """What is known of a task, found out once for all that do the same to blocks of one shape."""
         if type(node) is not Task:
             raise Visible
+        form, keys = form_of(node, _unknown, self._file.indexes.get(key))
+        boxes: set[Box] = set()
+        states: list[Any] = []
+        for used in keys:
+            if used == self._file.key:
+                boxes.add(self._box(key))
+                states.append(None)
+            elif (seen := self.seen.get(used)) is None:
+                states.append((used,))
+            elif type(seen) is Tile:
+                boxes.add(seen.box)
+                states.append(seen.form)
+            else:
+                return self._task(key, node)[0]
+        if len(boxes) != 1:
+            return self._task(key, node)[0]
+        (box,) = boxes
+        alike = form, tuple(states), lengths(box)
+        if alike not in self._alike:
+            found, is_form = self._task(key, node)
+            self._alike[alike] = (found, node) if is_form else None
+            return found
+        known = self._alike[alike]
+        if known is None:
+            return self._task(key, node)[0]
+        return elsewhere(known[0], box)
+
+    def _box(self, key: Key) -> Box:
+        return self._file.reads.get(key) or self._file.inside[key]
+
+    def _task(self, key: Key, node: GraphNode) -> tuple[Seen, bool]:
+        """What is known of a task; whether its form says all of it but where its block lies."""
         tags: dict[Any, Seen] = {}
         forms: dict[Any, int] = {}
         last: Seen = None
         try:
-            for step in steps_of(node, self._site.facts):
+            steps = steps_of(node, self._site.facts)
+            for step in steps:
                 forms[step] = self._form(step.task, forms)
                 last = tags[step] = self._step(step, forms[step], tags, key)
         except (Opaque, *UNUSUAL) as error:
             raise Visible from error
-        return last
+        return last, key not in self._file.indexes or stands_once(self._file.indexes[key], steps)
 
     def _form(self, task: Task, forms: Mapping[Any, int]) -> int:
         """A number for what a call does, with blocks of the file by their forms."""
@@ -154,8 +170,7 @@ class Borders:
         task = step.task
         refs = [ref for arg in (*task.args, *task.kwargs.values()) for ref in references(arg)]
         if any(ref.key == self._file.key for ref in refs):
-            box = self._file.reads.get(key) or self._file.inside.get(key)
-            return None if box is None else Tile(form, box)
+            return Tile(form, self._box(key))
         found = []
         for ref in refs:
             one = tags[ref.key] if step_of(ref) is not None else self.seen.get(ref.key)
@@ -256,6 +271,11 @@ class Borders:
             boxes.update(part.boxes)
             stack += part.parts
         return len(boxes) == made.blocks
+
+
+def _unknown(key: Key) -> Any:
+    """What is known of blocks stands beside the form."""
+    return UNKNOWN
 
 
 def _keeps(made: Any, values: Sequence[Any]) -> bool:

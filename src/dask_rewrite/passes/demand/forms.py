@@ -20,6 +20,7 @@ from dask_rewrite.passes.steps import Opaque
 
 #: Types of literals that are told apart by their values; all others are by identity.
 _BY_VALUE = frozenset([int, bool, str, type(None), type(Ellipsis)])
+_NOTHING = object()
 
 
 class Planned:
@@ -101,7 +102,9 @@ class Plans:
             return None
 
 
-def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Key, ...]]:
+def form_of(
+    node: GraphNode, value: Callable[[Key], Any], blank: Any = _NOTHING
+) -> tuple[Any, tuple[Key, ...]]:
     """Something hashable that is equal for tasks that differ in the keys they refer to alone, and these keys.
 
     Parameters
@@ -110,6 +113,8 @@ def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Ke
         A task or an alias, which must be kept alive as long as its form is compared.
     value : callable
         What is known of the block under a key.
+    blank : object
+        What stands in the task itself, in an argument, and may differ as well.
 
     Examples
     --------
@@ -122,11 +127,13 @@ def form_of(node: GraphNode, value: Callable[[Key], Any]) -> tuple[Any, tuple[Ke
     (False, False)
     """
     places: dict[Key, int] = {}
-    return _named(node, places, value), tuple(places)
+    return _named(node, places, value, blank), tuple(places)
 
 
-def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any]) -> Any:
+def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank: Any) -> Any:
     kind = type(here)
+    if here is blank:
+        return _NOTHING
     if kind in _BY_VALUE:
         return kind, here
     if kind is TaskRef or kind is Alias:
@@ -139,13 +146,13 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any]) -> An
     if kind is Task:
         func = here.func
         called = (MethodType, id(func.__self__)) if type(func) is MethodType else id(func)
-        args = [_named(arg, places, value) for arg in here.args]
-        kwargs = [(name, _named(arg, places, value)) for name, arg in here.kwargs.items()]
+        args = [_named(arg, places, value, blank) for arg in here.args]
+        kwargs = [(name, _named(arg, places, value, blank)) for name, arg in here.kwargs.items()]
         return (called, here._data_producer, *args, *kwargs)
     if kind is slice:
-        return kind, *[_named(end, places, value) for end in (here.start, here.stop, here.step)]
+        return kind, *[_named(end, places, value, blank) for end in (here.start, here.stop, here.step)]
     if kind is tuple or kind is List:
-        return kind, *[_named(item, places, value) for item in (here if kind is tuple else here.args)]
+        return kind, *[_named(item, places, value, blank) for item in (here if kind is tuple else here.args)]
     return id(here.value) if kind is DataNode else id(here)
 
 

@@ -1,0 +1,151 @@
+"""How blocks are put together from reads, over names: the same for all blocks that lie alike."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array.core import concatenate3
+from dask.typing import Key
+
+from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, nameless
+from dask_rewrite.graph.program import operation, program_task
+from dask_rewrite.graph.writes import written
+from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.storage import Box, runs
+from dask_rewrite.passes.steps import Step
+
+#: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
+_RUNS, _RUN_BYTES = 8, 262_144
+#: The name of the file.
+FILE = "file"
+
+
+class Text(NamedTuple):
+    """What gives a box.
+
+    Parameters
+    ----------
+    made : Task
+        Over names: of the file, of units, and of the indexes of reads.
+    units : tuple of (str, int)
+        The names of the units that are used, and which these are of all that the box touches.
+    runs : tuple of (str, Box or None)
+        The names of indexes, and where these lie, seen from where the box begins; None is all of it.
+    """
+
+    made: Any
+    units: tuple[tuple[str, int], ...]
+    runs: tuple[tuple[str, Box | None], ...]
+
+
+def reading(file: File) -> Text:
+    """A read of all of the box."""
+    return Text(_reads(file, "index"), (), (("index", None),))
+
+
+def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], own: Sequence[bool]) -> Text:
+    """What gives a box, from units where these are shared.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    box : Box
+        One of those that lie alike.
+    ranges : sequence
+        Of the units that the box touches, on each axis.
+    own : sequence of bool
+        Which of these units nobody else needs.
+    """
+    units = list(product(*ranges))
+    names = tuple([(f"unit {i}", i) for i, mine in enumerate(own) if not mine])
+    if len(units) > 1 and any(own):
+        return _written(file, box, units, {i: name for name, i in names}, names)
+    parts: list[Any] = [_part(name, units[i], box) for name, i in names]
+    if len(parts) == 1:
+        (part,) = parts
+        return Text(part if type(part) is Task else _whole(part), names, ())
+    for column in reversed(ranges):
+        parts = [List(*parts[i : i + len(column)]) for i in range(0, len(parts), len(column))]
+    return Text(operation(concatenate3, (parts[0],)), names, ())
+
+
+def _whole(unit: TaskRef) -> Task:
+    """All of a unit that another block needs as well."""
+    return operation(operator.getitem, (unit, (Ellipsis,)))
+
+
+def _reads(file: File, name: str) -> Task:
+    example = file.example
+    assert example is not None
+    options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
+    return operation(example.func, (TaskRef(FILE), TaskRef(name), *options), example.kwargs or NO_KWARGS)
+
+
+def _written(
+    file: File, box: Box, units: Sequence[Box], names: Mapping[int, str], shared: tuple[tuple[str, int], ...]
+) -> Text:
+    """A block that its parts are written into one after the other: one of them is there at a time."""
+    itemsize = file.source.dtype.itemsize
+    shape = tuple([b - a for a, b in box])
+    most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
+    parts: list[tuple[Box, Any]] = []
+    read: list[tuple[str, Box]] = []
+    for i, unit in enumerate(units):
+        inside = _common(unit, box)
+        if i in names:
+            parts.append((inside, _part(names[i], unit, box)))
+            continue
+        for run in runs(inside, file.chunks, most // itemsize):  # to keep it would only take memory
+            name = f"index {len(read)}"
+            read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
+            parts.append((run, _reads(file, name)))
+    steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, file.source.dtype)))]
+    for part, value in parts:
+        index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
+        block = TaskRef(steps[-1][0])
+        steps.append(((np.empty, len(steps)), written(block, [index], [value])))
+    return Text(nameless(program_task("", steps, False)), shared, tuple(read))
+
+
+def _part(name: str, unit: Box, box: Box) -> Any:
+    inside = _common(unit, box)
+    if inside == unit:
+        return TaskRef(name)
+    index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
+    return operation(operator.getitem, (TaskRef(name), index))
+
+
+def _common(one: Box, other: Box) -> Box:
+    """What two boxes have in common."""
+    return tuple([(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other)])
+
+
+def called(key: Key, program: Task, values: Mapping[str, Any], reads: bool) -> Task:
+    """A program over names, with what these stand for; ``reads`` if it loads data."""
+    given = {name: values[ref.key] for name, ref in program.args[0].kwargs.items()}
+    deps = frozenset([value.key for value in given.values() if type(value) is TaskRef])
+    return call_with_dict(key, (program.func, *program.args[1:]), given, deps, reads)
+
+
+def stands_once(value: Any, steps: Iterable[Step]) -> bool:
+    """It is an argument of one step, and stands nowhere else in any of them."""
+    found = 0
+    for step in steps:
+        stack = [*step.task.args, *step.task.kwargs.values()]
+        while stack:
+            here = stack.pop()
+            if here is value:
+                found += 1
+            elif isinstance(here, (tuple, List)):
+                stack += here.args if type(here) is List else here
+    return found == 1
+
+
+__all__ = ["FILE", "Text", "called", "reading", "stands_once", "text_of"]
