@@ -180,7 +180,10 @@ class Edit:
                 task = text.made
             steps.append((step, task))
         made = assembled("", steps, False)
-        return made if made.func is pipe else program_task("", [("", nameless(made))], False)
+        if made.func is pipe:
+            return made
+        program = program_task("", [("", nameless(made))], False)
+        return make_task("", program.args[1], program.args[:1], NO_KWARGS, program._dependencies)
 
     def _values(self, text: Text, box: Box, units: Sequence[Box]) -> dict[str, Any]:
         """What stands for the names of a text."""

@@ -13,7 +13,7 @@ from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
-from dask_rewrite.graph.templates import template_of
+from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import Box, touched
 from dask_rewrite.passes.movement.mosaic import Mosaic, composed
 from dask_rewrite.passes.movement.moves import MOVES
@@ -45,22 +45,39 @@ class File:
     inside: dict[Key, Box] = field(default_factory=dict)  # of tasks that read among other things
     indexes: dict[Key, Any] = field(default_factory=dict)  # of all of these, as they stand in the tasks
     example: Task | None = None  # one of the getters: they differ in their index only
+    programs: dict[Any, str] = field(default_factory=dict)  # what these know the index of their read by
 
     def learn(self, key: Key, node: GraphNode) -> bool:
         """Take in a task that uses the file; False if it is used in another way than the others."""
-        calls = list(calls_on(node, self.key))
-        if len(calls) != 1:
-            return False
-        (call, index) = calls[0]
+        frame = frame_of(node) if isinstance(node, Task) and node.func is pipe else None
+        alike = None if frame is None else self._form(frame)
+        if frame is not None and alike in self.programs:
+            call, index = None, frame.inputs[self.programs[alike]]
+        else:
+            calls = list(calls_on(node, self.key))
+            if len(calls) != 1:
+                return False
+            (call, index) = calls[0]
         box = _box(index, self.source.shape)
-        if box is None or not self._is_alike(call):
+        if box is None or (call is not None and not self._is_alike(call)):
             return False
+        if frame is not None and call is not None:
+            given = [name for name, arg in frame.inputs.items() if arg is index]
+            if len(given) == 1 and not any(
+                arg is one for arg in call.args[2:] for one in frame.inputs.values()
+            ):
+                self.programs[alike] = given[0]
         self.indexes[key] = index
         if call is node:
             self.reads[key] = self.boxes[key] = box
         else:
             self.inside[key] = box
         return True
+
+    def _form(self, frame: Frame) -> Any:
+        """What programs have in common that read by what they are given under the same name."""
+        files = [name for name, arg in frame.inputs.items() if _is(arg, self.key, None)]
+        return (*map(id, frame.bodies), *frame.inputs, None, *files)
 
     def _is_alike(self, call: Task) -> bool:
         if self.example is None:

@@ -58,7 +58,9 @@ class Borders:
         self._reassociate = reassociate
         self._values = Values(site.facts)
         self._forms: dict[Any, int] = {}
-        self._alike: dict[Any, tuple[Seen, GraphNode] | None] = {}
+        self._alike: dict[Any, tuple[Seen] | None] = {}
+        self._ends: dict[Any, tuple[bool] | None] = {}  # of what partial results are put together by
+        self._ending: list[tuple[Step, bool]] = []  # the steps of a task that may be the last to see borders
 
     def walk(self) -> None:
         """Look at each task after those that it uses, as far as these are on the way.
@@ -102,37 +104,49 @@ class Borders:
         if type(node) is not Task:
             raise Visible
         form, keys = form_of(node, _unknown, self._file.indexes.get(key))
-        boxes: set[Box] = set()
-        states: list[Any] = []
-        for used in keys:
-            if used == self._file.key:
-                boxes.add(self._box(key))
-                states.append(None)
-            elif (seen := self.seen.get(used)) is None:
-                states.append((used,))
-            elif type(seen) is Tile:
-                boxes.add(seen.box)
-                states.append(seen.form)
-            else:
-                return self._task(key, node)[0]
-        if len(boxes) != 1:
+        seen = [self.seen.get(used) for used in keys]
+        if seen and all(type(each) is Partial for each in seen):
+            return self._parts_together(key, node, (form, *[each[:3] for each in seen if each]), keys)
+        states = [(used,) if each is None else each.form for used, each in zip(keys, seen)]
+        boxes = {each.box for each in seen if type(each) is Tile}
+        if self._file.key in keys:
+            boxes.add(self._box(key))
+        if len(boxes) != 1 or any(type(each) is Partial for each in seen):
             return self._task(key, node)[0]
         (box,) = boxes
         alike = form, tuple(states), lengths(box)
         if alike not in self._alike:
-            found, is_form = self._task(key, node)
-            self._alike[alike] = (found, node) if is_form else None
+            found, steps = self._task(key, node)
+            index = self._file.indexes.get(key)
+            told = self._file.key not in keys or stands_once(index, steps)
+            self._alike[alike] = (found,) if told else None
             return found
         known = self._alike[alike]
+        return self._task(key, node)[0] if known is None else elsewhere(known[0], box)
+
+    def _parts_together(self, key: Key, node: Task, form: Any, keys: tuple[Key, ...]) -> Seen:
+        """The same where all that is used are partial results."""
+        parts: list[Any] = [self.seen[used] for used in keys]
+        first: Partial = parts[0]
+        alike = form, lengths(first.rest)
+        known = self._ends.get(alike)
         if known is None:
-            return self._task(key, node)[0]
-        return elsewhere(known[0], box)
+            self._ending.clear()
+            found, steps = self._task(key, node)
+            once = type(found) is Partial and len(found.parts) == len(keys) == len({*found.parts, *keys})
+            if once and len(self._ending) == 1 and self._ending[0][0] is steps[-1]:
+                self._ends[alike] = (self._ending[0][1],)
+            return found
+        if any(part[:4] != first[:4] for part in parts):
+            raise Visible
+        blocks = sum([part.blocks for part in parts])
+        return self._ended(first._replace(blocks=blocks, boxes=(), parts=keys), known[0])
 
     def _box(self, key: Key) -> Box:
         return self._file.reads.get(key) or self._file.inside[key]
 
-    def _task(self, key: Key, node: GraphNode) -> tuple[Seen, bool]:
-        """What is known of a task; whether its form says all of it but where its block lies."""
+    def _task(self, key: Key, node: GraphNode) -> tuple[Seen, list[Step]]:
+        """What is known of a task, and its steps."""
         tags: dict[Any, Seen] = {}
         forms: dict[Any, int] = {}
         last: Seen = None
@@ -143,7 +157,7 @@ class Borders:
                 last = tags[step] = self._step(step, forms[step], tags, key)
         except (Opaque, *UNUSUAL) as error:
             raise Visible from error
-        return last, key not in self._file.indexes or stands_once(self._file.indexes[key], steps)
+        return last, steps
 
     def _form(self, task: Task, forms: Mapping[Any, int]) -> int:
         """A number for what a call does, with blocks of the file by their forms."""
@@ -248,9 +262,14 @@ class Borders:
         kind = SOME.get(call.func) or ALL[call.func]
         if kind_of(kind, call) != first.kind or self._axes(call) != first.axes:
             raise Visible
-        if made.blocks == math.prod([self._counts[axis] for axis in first.axes]) and self._is_all(made):
+        self._ending.append((step, call.func in ALL))
+        return self._ended(made, call.func in ALL)
+
+    def _ended(self, made: Partial, last: bool) -> Seen:
+        """None if this is summed up of all blocks."""
+        if made.blocks == math.prod([self._counts[axis] for axis in made.axes]) and self._is_all(made):
             return None
-        if call.func in ALL:
+        if last:
             raise Visible
         return made
 
