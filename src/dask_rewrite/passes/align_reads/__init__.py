@@ -86,7 +86,10 @@ class AlignReads:
             moved = with_moved_borders(file, site, self.name, self.reassociate, room)
             if moved is not None:
                 remarks.applied(self.name, file.key, f"borders of {len(readers)} reads go between chunks")
-                return self._aligned(File(file.key, file.source, file.chunks), moved, context, False)
+                graph, there = moved
+                if not file.reads and not self._is_much(_touched(there, file), least):
+                    return graph
+                return self._aligned(File(file.key, file.source, file.chunks), graph, context, False)
         inside = _touched(file.inside.values(), file)
         asked = follow(file, site, before - inside) or dict(file.reads)
         direct = inside + _touched(asked.values(), file)

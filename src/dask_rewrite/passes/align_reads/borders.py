@@ -26,8 +26,10 @@ from dask_rewrite.passes.site import Site
 Moved = list[dict[tuple[int, int], tuple[int, int]]]
 
 
-def with_moved_borders(file: File, site: Site, name: str, reassociate: bool, room: int) -> Graph | None:
-    """The graph whose reads have borders between stored chunks along axes that are reduced.
+def with_moved_borders(
+    file: File, site: Site, name: str, reassociate: bool, room: int
+) -> tuple[Graph, list[Box]] | None:
+    """The graph whose reads have borders between stored chunks along axes that are reduced, and their boxes.
 
     There are as many blocks as before. None where that is not legal, or no border moves.
 
@@ -65,7 +67,8 @@ def with_moved_borders(file: File, site: Site, name: str, reassociate: bool, roo
         return None
     if grown * file.source.dtype.itemsize > room or not site.context.remarks.allow(name, file.key):
         return None
-    return _written(file, site, borders.seen, moved, name)
+    there = [_moved(box, moved) for box in boxes]
+    return _written(file, site, borders.seen, moved, name), there
 
 
 def _grid(boxes: Sequence[Box]) -> list[list[tuple[int, int]]] | None:
@@ -93,6 +96,10 @@ def _between(ranges: Sequence[tuple[int, int]], chunk: int) -> dict[tuple[int, i
     return dict(zip(ranges, pairwise(ends)))
 
 
+def _moved(box: Box, moved: Moved) -> Box:
+    return tuple([ranges[ends] for ranges, ends in zip(moved, box)])
+
+
 def _largest(grid: Sequence[Sequence[tuple[int, int]]]) -> int:
     """Elements of the largest block."""
     return math.prod([max([b - a for a, b in ranges]) for ranges in grid])
@@ -111,7 +118,7 @@ def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, nam
         here = new.get(key, key)
         box = file.reads.get(key) or file.inside.get(key)
         if box is not None:
-            box = tuple([ranges[ends] for ranges, ends in zip(moved, box)])
+            box = _moved(box, moved)
             node = edit.around(key, box, True) if key in file.inside else edit.read(here, box)
         made = with_values(node, refs)
         nodes[here] = made if here is key else renamed(made, here)

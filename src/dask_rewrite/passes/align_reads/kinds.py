@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from dask.array import core, reductions
 
+from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.passes.demand.calls import Call
 
@@ -54,3 +56,10 @@ def kind_of(kind: str, call: Call) -> Any:
     if not _CALLED[kind].issuperset([given[name] for name in ("sum", "numel") if name in given]):
         raise Visible
     return kind, np.dtype(given.get("dtype", "f8")).kind, given.get("order", 2)
+
+
+def keeps(made: Any, values: Sequence[Any]) -> bool:
+    """What is summed up is not cut off block by block: floats to integers, or integers that are too large."""
+    if type(made) is not Fact or any(type(value) is not Fact for value in values):
+        return True  # means and moments, of one dtype
+    return all(value.dtype == made.dtype for value in values)

@@ -15,7 +15,7 @@ from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
-from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, kind_of
+from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
 from dask_rewrite.passes.align_reads.storage import Box
@@ -58,8 +58,8 @@ class Borders:
         self._reassociate = reassociate
         self._values = Values(site.facts)
         self._forms: dict[Any, int] = {}
-        self._alike: dict[Any, tuple[Seen] | None] = {}
-        self._ends: dict[Any, tuple[bool] | None] = {}  # of what partial results are put together by
+        self._alike: dict[Any, tuple[Seen, Key] | None] = {}
+        self._ends: dict[Any, tuple[bool, Key]] = {}  # of what partial results are put together by
         self._ending: list[tuple[Step, bool]] = []  # the steps of a task that may be the last to see borders
 
     def walk(self) -> None:
@@ -103,7 +103,8 @@ class Borders:
         """What is known of a task, found out once for all that do the same to blocks of one shape."""
         if type(node) is not Task:
             raise Visible
-        form, keys = form_of(node, _unknown, self._file.indexes.get(key))
+        index = self._file.indexes.get(key)
+        form, keys = form_of(node, _unknown, index)
         seen = [self.seen.get(used) for used in keys]
         if seen and all(type(each) is Partial for each in seen):
             return self._parts_together(key, node, (form, *[each[:3] for each in seen if each]), keys)
@@ -113,16 +114,17 @@ class Borders:
             boxes.add(self._box(key))
         if len(boxes) != 1 or any(type(each) is Partial for each in seen):
             return self._task(key, node)[0]
-        (box,) = boxes
-        alike = form, tuple(states), lengths(box)
+        alike = form, tuple(states), lengths(box := boxes.pop())
         if alike not in self._alike:
             found, steps = self._task(key, node)
-            index = self._file.indexes.get(key)
             told = self._file.key not in keys or stands_once(index, steps)
-            self._alike[alike] = (found,) if told else None
+            self._alike[alike] = (found, key) if told else None
             return found
         known = self._alike[alike]
-        return self._task(key, node)[0] if known is None else elsewhere(known[0], box)
+        if known is None:
+            return self._task(key, node)[0]
+        self._site.facts.tell(key, self._site.facts.value(known[1]))
+        return elsewhere(known[0], box)
 
     def _parts_together(self, key: Key, node: Task, form: Any, keys: tuple[Key, ...]) -> Seen:
         """The same where all that is used are partial results."""
@@ -135,10 +137,11 @@ class Borders:
             found, steps = self._task(key, node)
             once = type(found) is Partial and len(found.parts) == len(keys) == len({*found.parts, *keys})
             if once and len(self._ending) == 1 and self._ending[0][0] is steps[-1]:
-                self._ends[alike] = (self._ending[0][1],)
+                self._ends[alike] = self._ending[0][1], key
             return found
         if any(part[:4] != first[:4] for part in parts):
             raise Visible
+        self._site.facts.tell(key, self._site.facts.value(known[1]))
         blocks = sum([part.blocks for part in parts])
         return self._ended(first._replace(blocks=blocks, boxes=(), parts=keys), known[0])
 
@@ -255,7 +258,7 @@ class Borders:
             boxes=tuple([box for each in inner for box in each.boxes]),
             parts=(*keys, *[part for each in inner for part in each.parts]),
         )
-        if not _keeps(step.value, [self._values.get(ref.key) for ref, _ in found]):
+        if not keeps(step.value, [self._values.get(ref.key) for ref, _ in found]):
             raise Visible
         if call.func is JOIN:
             return made
@@ -295,10 +298,3 @@ class Borders:
 def _unknown(key: Key) -> Any:
     """What is known of blocks stands beside the form."""
     return UNKNOWN
-
-
-def _keeps(made: Any, values: Sequence[Any]) -> bool:
-    """What is summed up is not cut off block by block: floats to integers, or integers that are too large."""
-    if type(made) is not Fact or any(type(value) is not Fact for value in values):
-        return True  # means and moments, of one dtype
-    return all(value.dtype == made.dtype for value in values)
