@@ -10,11 +10,13 @@ from math import ceil
 from typing import Any, ClassVar, TypeAlias
 
 from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import _shuffle
 from dask.typing import Key
 from toolz import groupby
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import UNKNOWN
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
@@ -35,6 +37,9 @@ _BLOCK, _TOGETHER = 4_194_304, 1_048_576
 _PART = 2
 #: Nesting of tasks that go together; blocks that they wait for.
 _DEEP, MOST_INPUTS = 20, 8
+
+#: What dask's `take` and `shuffle` pick rows by.
+_PICKED = of_dask(_shuffle, "_getitem")
 
 #: Tasks that go together: their keys, and the slices that become part of each.
 Group: TypeAlias = list[tuple[Key, list[Key]]]
@@ -147,7 +152,7 @@ class _Together:
         deps, new = node._dependencies, self._new
         if type(node) is not Task or type(node.key) is not tuple or not deps:
             return None
-        if node._data_producer or takes_part(node):
+        if node._data_producer or takes_part(node) or self._goes_along(node):
             return None
         if not new.keys().isdisjoint(deps):
             deps = frozenset([new.get(dep, dep) for dep in deps])
@@ -160,11 +165,34 @@ class _Together:
         return deps, slices
 
     def _is_slice(self, key: Key) -> bool:
-        """A slice that one task uses."""
-        return self._users[key] == 1 and takes_part(self.nodes.get(key)) and not self._site.wanted(key)
+        """A slice that one task uses, or rows by their numbers."""
+        node = self.nodes.get(key)
+        if self._users.get(key) != 1 or self._site.wanted(key):
+            return False
+        return takes_part(node) or self._picks(node)
+
+    def _picks(self, node: Any) -> bool:
+        """Rows of one block, by numbers that stand in the graph."""
+        if type(node) is not Task or type(node.key) is not tuple or node.func is not _PICKED:
+            return False
+        others = [type(self.nodes.get(dep)) is DataNode for dep in node._dependencies]
+        return type(node.args[0]) is TaskRef and others.count(False) == 1
+
+    def _goes_along(self, node: Any) -> bool:
+        """Rows that will be picked in the task that uses them, which needs no other block."""
+        if not self._picks(node) or not self._is_slice(node.key):
+            return False
+        (user,) = self._site.consumers(node.key)
+        return self._is_used_up(self._block_of(node.key)) and self._blocks(user) == 1
+
+    def _blocks(self, key: Key) -> int:
+        """How many blocks a task needs, slices counted as what they are of."""
+        deps = [dep for dep in self.nodes[key]._dependencies if type(self.nodes.get(dep)) is not DataNode]
+        return len({self._block_of(dep) if self._is_slice(dep) else self._new.get(dep, dep) for dep in deps})
 
     def _block_of(self, key: Key) -> Key:
-        block: Key = next(iter(self.nodes[key]._dependencies))
+        """What a slice is of."""
+        block: Key = self.nodes[key].args[0].key
         return block
 
     def _may_join(self, key: Key) -> bool:
