@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from dask._task_spec import convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph
@@ -77,3 +78,25 @@ def test_partial_results_are_as_large_as_their_parts() -> None:
     nodes = dict(convert_legacy_graph(dict(x.dask)))
     (chunk,) = [key for key in nodes if str(key[0]).startswith("mean_chunk") and key[1:] == (1, 1)]
     assert sizes(Facts(nodes.get), chunk) == (6, 48)
+
+
+def test_axes_that_keys_do_not_count_are_counted() -> None:
+    x = distinct((8, 6, 5), (2, 3, 5)).map_blocks(unknown)
+    y = da.apply_gufunc(unknown, "(i)->(j)", x, output_sizes={"j": 5}, output_dtypes="f8")
+    (leaf,) = y.dask.dependencies[y.name]
+    (name,) = y.dask.dependencies[leaf]
+    facts, _ = estimates(y + 1)
+    assert sizes(facts, (name, 0, 0)) == (30, 240)
+    declared = Declared(y.dask, {}, {})
+    assert declared.of((name, 0, 0)) is None  # what is declared of it is something else
+    assert declared.of((leaf, 0, 0, 0)) is not None
+
+
+def test_only_blocks_under_longer_keys_have_such_axes() -> None:
+    x = distinct((8, 6), (2, 3)).map_blocks(unknown)
+    total = da.apply_gufunc(unknown, "(i)->()", x.rechunk((2, 6)), output_dtypes="f8")
+    (leaf,) = total.dask.dependencies[total.name]
+    (name,) = total.dask.dependencies[leaf]
+    assert sizes(estimates(total)[0], (name, 0)) == (2, 16)
+    declared = Declared(total.dask, {}, {})
+    assert declared.of((name, 0)) is not None

@@ -10,8 +10,8 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Alias, Task, TaskRef
-from dask.array import chunk
+from dask._task_spec import Alias, DataNode, Task, TaskRef
+from dask.array import _shuffle, chunk
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
@@ -116,6 +116,37 @@ def test_slices_are_taken_in_by_outputs() -> None:
     nodes["x", 0] = source()
     after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))))
     assert len(after.nodes) == ROWS + 1
+
+
+def picked(others: int, part: int = 3) -> Graph:
+    """For each row, picked by its number, a sum with another block for every row from ``others`` on."""
+    graph = by_rows(
+        lambda i: Task(("y", i), np.add, TaskRef(("p", i)), TaskRef(("o", i)) if i >= others else 1)
+    )
+    nodes = dict(graph.nodes)
+    for i in range(ROWS):
+        nodes["n", i] = DataNode(("n", i), (1, (np.array([i]), slice(0, part))))
+        nodes["p", i] = Task(("p", i), _shuffle._getitem, TaskRef(("x", 0)), TaskRef(("n", i)))
+        if i >= others:
+            nodes["o", i] = Task(("o", i), np.ones, (1, 3))
+    return Graph(nodes, graph.outputs)
+
+
+@pytest.mark.parametrize("others", [ROWS, 0])
+def test_rows_that_are_picked_by_numbers_are_picked_where_they_are_used(others: int) -> None:
+    """The rows of a block would be as large as it is, if all of them were picked at once."""
+    after, _ = run(picked(others))
+    tasks = [key for key, node in after.nodes.items() if type(node) is Task and key[0] not in "xzoy"]
+    assert len(tasks) == 8  # with the sums, or in tasks of their own if these wait for other blocks
+    assert all(("p" in key[0]) == (others == 0) for key in [k[0].split("--")[1] for k in tasks])
+
+
+def test_few_rows_that_are_picked_by_numbers_let_go_of_the_block() -> None:
+    after, _ = run(picked(ROWS, part=1))
+    assert {key[0].split("--")[1][0] for key in after.nodes if str(key[0]).startswith("siblings")} == {
+        "p",
+        "y",
+    }
 
 
 DECLINED = {

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import GraphNode
+from dask._task_spec import Alias, GraphNode
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
@@ -75,6 +75,7 @@ class _Array(NamedTuple):
     trusted: bool  # the sizes may be assumed, not only used for estimates
     exact: bool  # all sizes are integers
     beliefs: dict[tuple[int, ...], Fact]  # what is believed of blocks of a shape
+    inner: tuple[Any, ...]  # the lengths of axes that keys do not count
 
 
 class Declared:
@@ -144,7 +145,7 @@ class Declared:
         if array is None or len(block) != len(array.chunks) + 1:
             return None
         try:
-            shape = tuple([sizes[at] for sizes, at in zip(array.chunks, block[1:])])
+            shape = tuple([sizes[at] for sizes, at in zip(array.chunks, block[1:])] + [*array.inner])
         except (IndexError, TypeError):  # no block of this array
             return None
         if not array.exact and not set(map(type, shape)) <= _INT:
@@ -171,11 +172,34 @@ class Declared:
         axes = _reduced_axes(layer)
         if axes:  # the first stage of a reduction, whose sizes dask corrects afterwards
             chunks = tuple([(1,) * len(c) if i in axes else c for i, c in enumerate(chunks)])
+        inner = self._inner_axes.get(name, ())
         symbol = Symbol(name, np.dtype(said["dtype"]))
         alike = (said["dtype"], said.get("chunk_type"))
-        trusted = not axes and not _keeps_axes(layer) and name not in self._doubtful
-        exact = set(map(type, chain.from_iterable(chunks))) <= _INT
-        return _Array(chunks, symbol, alike, trusted, exact, {})
+        trusted = not axes and not inner and not _keeps_axes(layer) and name not in self._doubtful
+        exact = set(map(type, chain.from_iterable((*chunks, inner)))) <= _INT
+        return _Array(chunks, symbol, alike, trusted, exact, {}, inner)
+
+    @cached_property
+    def _inner_axes(self) -> dict[Any, tuple[Any, ...]]:
+        """By array the lengths of axes that its keys do not count: core axes, in ``apply_gufunc``.
+
+        What names these blocks anew has longer keys, and declares all.
+        """
+        found: dict[Any, tuple[Any, ...]] = {}
+        for layer in self._hlg.layers.values():
+            if (
+                not isinstance(layer, MaterializedLayer)
+                or (said := _said(layer)) is None
+                or not layer.mapping
+            ):
+                continue
+            key, block = next(iter(layer.mapping.items()))
+            block = block.target if type(block) is Alias else block
+            if type(key) is tuple is type(block) and len(block) < len(key) == len(said["chunks"]) + 1:
+                inner = said["chunks"][len(block) - 1 :]
+                if block[0] in self._hlg.layers and all(len(sizes) == 1 for sizes in inner):
+                    found[block[0]] = tuple([sizes[0] for sizes in inner])
+        return found
 
     @cached_property
     def _doubtful(self) -> set[Any]:

@@ -93,7 +93,7 @@ def _has_siblings(graph: Graph, busy: set[Key]) -> bool:
     counts: Counter[frozenset[Key]] = Counter()
     for node in graph.nodes.values():
         if type(node) is Task and not busy.isdisjoint(node._dependencies):
-            if takes_part(node):
+            if takes_part(node) or node.func is _PICKED:
                 return True
             counts[node._dependencies] += 1
     return max(counts.values(), default=0) >= _LEAST
