@@ -127,6 +127,7 @@ class _Together:
         self._bytes = bounds.max_bytes // site.context.machine.workers
         self._most = bounds.max_tasks
         self._used_up: dict[Key, bool] = {}
+        self._counted: dict[Key, int] = {}
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
         self._templates: dict[int, int] = {}
@@ -187,8 +188,11 @@ class _Together:
 
     def _blocks(self, key: Key) -> int:
         """How many blocks a task needs, slices counted as what they are of."""
-        deps = [dep for dep in self.nodes[key]._dependencies if type(self.nodes.get(dep)) is not DataNode]
-        return len({self._block_of(dep) if self._is_slice(dep) else self._new.get(dep, dep) for dep in deps})
+        if key not in self._counted:
+            nodes = self._site.graph.nodes
+            deps = [dep for dep in nodes[key]._dependencies if type(nodes.get(dep)) is not DataNode]
+            self._counted[key] = len({self._block_of(dep) if self._is_slice(dep) else dep for dep in deps})
+        return self._counted[key]
 
     def _block_of(self, key: Key) -> Key:
         """What a slice is of."""
