@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dask.array.core import getter
 
-from dask_rewrite.analysis.knowledge.loading import reads_in_order
+from dask_rewrite.analysis.knowledge.loading import Source, source_of
 
 h5py, xr, zarr = [pytest.importorskip(name) for name in ("h5py", "xarray", "zarr")]
 
@@ -21,6 +21,11 @@ PARTS = [slice(None), slice(1, 4), slice(0, 6, 2), 3, slice(2, 3)]
 def adapter_of(v: Any) -> Any:
     found = [getattr(node, "value", node) for node in v.data.dask.values()]
     return next(each for each in found if type(each).__name__ == "ImplicitToExplicitIndexingAdapter")
+
+
+def reads_in_order(source: Any) -> bool:
+    known = source_of(source)
+    return type(known) is Source and known.in_order
 
 
 def in_order(source: Any) -> bool:

@@ -207,3 +207,25 @@ def test_files_that_are_closed_are_not_opened(tmp_path: Path) -> None:
     with switched_on():
         assert_same(y.compute(), expected)
     opened.close()
+
+
+def test_files_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts tell the passes; axes were measured when files were opened, which takes long."""
+    dimensions = pytest.importorskip("h5netcdf.dimensions")
+    wrapper = importlib.import_module(BACKENDS["h5netcdf"][0]).H5NetCDFArrayWrapper
+    paths = [tmp_path / f"{i}.nc" for i in range(5)]
+    for i, path in enumerate(paths):
+        dataset()[["f"]].assign_coords(time=np.arange(8) + 8 * i).to_netcdf(path, engine="h5netcdf")
+    with switched_on(), xr.open_mfdataset(paths, engine="h5netcdf") as opened:
+        wanted = (opened.f.data[1:] - opened.f.data[:-1]).mean(axis=0)
+        looks: list[str] = []
+
+        def counted(kind: str, original: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda self, **how: looks.append(kind) or original(self, **how)
+
+        monkeypatch.setattr(wrapper, "get_array", counted("file", wrapper.get_array))
+        size = dimensions.Dimension.size.fget
+        monkeypatch.setattr(dimensions.Dimension, "size", property(counted("axis", size)))
+        with dask.config.set({"rewrite.verify": "end"}):  # what is checked at each step is looked up anew
+            dask.base.collections_to_expr((wanted,)).optimize()
+    assert looks == ["file"] * len(paths)

@@ -123,7 +123,10 @@ class _InOrder:
 
     def get(self, key: Key, default: Any = None) -> bool:
         node = self._site.node(key)
-        return self._files.of(node, lies_in_order) if type(node) is DataNode else self._order.is_c(key)
+        if type(node) is not DataNode:
+            return self._order.is_c(key)
+        known = self._site.facts.value(key)
+        return known.in_order if type(known) is Source else self._files.of(node, lies_in_order)
 
 
 class _Work:

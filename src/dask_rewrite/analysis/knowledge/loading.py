@@ -15,7 +15,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Known
 from dask_rewrite.analysis.knowledge.movement import getitem
-from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, file_behind
+from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, File, file_behind
 
 #: Names of the types of files.
 FILES = frozenset(["Dataset", "Array", ADAPTER])
@@ -32,18 +32,27 @@ class Source(NamedTuple):
         Of every slice.
     lazy : bool
         Slices become arrays when they are converted to such.
+    in_order : bool
+        Slices lie in memory in C order, as libraries make them unless told otherwise.
+    chunks : tuple of int, optional
+        How it is stored, where that is known.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     lazy: bool = False
+    in_order: bool = False
+    chunks: tuple[int, ...] | None = None
 
 
 def source_of(value: Any) -> Any:
     """What stands for a value of one of the `FILES`: itself where its slices are not known."""
-    if not stores_plain_numbers(value):
+    file = file_of(value)
+    if file is None:
         return value
-    return Source(tuple(value.shape), value.dtype, type(value).__name__ == ADAPTER)
+    in_order = getattr(file.stored, "order", None) == "C"  # of Zarr
+    in_order |= type(file.stored).__name__ in ("Dataset", "Variable")
+    return Source(tuple(value.shape), value.dtype, type(value).__name__ == ADAPTER, in_order, file.chunks)
 
 
 def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
@@ -79,35 +88,24 @@ def _is_read_alike(index: Any) -> bool:
 
 def stores_plain_numbers(source: Any) -> bool:
     """Whether slices of a source are NumPy arrays of just the dtype that it states."""
+    return type(source) is Source or file_of(source) is not None
+
+
+def file_of(source: Any) -> File | None:
+    """The file of a source whose slices are NumPy arrays of just the dtype that it states."""
     kind = type(source)
-    if kind is Source:
-        return True
     if kind.__name__ == "Dataset" and kind is _class("h5py", "Dataset"):
-        return source.shape is not None and source.dtype.kind in NUMBERS
+        known = source.shape is not None and source.dtype.kind in NUMBERS
+        return File(source, source.chunks) if known else None
     if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
-        return isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
-    if kind.__name__ == ADAPTER:
-        behind = file_behind(source)
-        if behind is None or type(behind.stored).__name__ != "Array":
-            return behind is not None
-        return stores_plain_numbers(behind.stored)
-    return False
-
-
-def reads_in_order(source: Any) -> bool:
-    """Whether what is read from a file lies in memory in C order, as libraries make it unless told otherwise.
-
-    It is asked of sources whose slices are known to be NumPy arrays.
-    """
-    if not stores_plain_numbers(source) or type(source) is Source:
-        return False
-    if type(source).__name__ == ADAPTER:
-        behind = file_behind(source)
-        source = None if behind is None else behind.stored
-    name = type(source).__name__
-    if name == "Array":
-        return getattr(source, "order", None) == "C"
-    return name in ("Dataset", "Variable")
+        known = isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
+        return File(source, getattr(source, "shards", None) or source.chunks) if known else None
+    if kind.__name__ != ADAPTER:
+        return None
+    found = file_behind(source)
+    if found is not None and type(found.stored).__name__ == "Array" and file_of(found.stored) is None:
+        return None
+    return found
 
 
 def _class(module: str, name: str) -> Any:

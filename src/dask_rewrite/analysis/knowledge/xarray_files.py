@@ -20,9 +20,9 @@ _NUMBERS = "biuf"
 
 
 class File(NamedTuple):
-    """What a lazy array of xarray reads from."""
+    """What is read from, by a lazy array of xarray or without one."""
 
-    stored: Any  #: a Zarr array, or a variable of a netCDF file
+    stored: Any  #: an HDF5 dataset, a Zarr array, or a variable of a netCDF file
     chunks: tuple[int, ...] | None  #: how it is stored, where positions in the array are those in the file
 
 
@@ -108,7 +108,7 @@ def _stored(array: Any) -> tuple[File | None, Any]:
         return None, None
     with array.datastore.lock:
         variable = array.get_array(needs_lock=False)
-        found = _of_netcdf4(variable) if netcdf4 else _of_h5netcdf(variable)
+        found = _of_netcdf4(variable) if netcdf4 else _of_h5netcdf(variable, array.shape)
     return found, dtype
 
 
@@ -129,10 +129,13 @@ def _of_netcdf4(variable: Any) -> File | None:
     return File(variable, tuple(chunks) if type(chunks) is list else None)
 
 
-def _of_h5netcdf(variable: Any) -> File | None:
-    """Numbers that h5py reads, in files whose axes have not grown since they were written."""
+def _of_h5netcdf(variable: Any, shape: tuple[int, ...]) -> File | None:
+    """Numbers that h5py reads, in files whose axes have not grown since they were written.
+
+    xarray noted the lengths of the axes when it opened the file; to ask for them again takes long.
+    """
     dataset: Any = getattr(variable, "_h5ds", None)
-    if not _is(dataset, "h5py", "Dataset") or dataset.shape != variable.shape:
+    if not _is(dataset, "h5py", "Dataset") or dataset.shape != shape:
         return None
     return File(variable, dataset.chunks)
 

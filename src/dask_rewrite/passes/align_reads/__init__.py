@@ -58,12 +58,13 @@ class AlignReads:
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
+        facts = context.facts(graph.nodes.get)  # which look at each file once
         files = [
             File(key, node.value, chunks)
             for key, node in graph.nodes.items()
             if type(node) is DataNode
             and type(node.value) is not np.ndarray
-            and (chunks := stored_chunks(node.value)) is not None
+            and (chunks := stored_chunks(facts.value(key))) is not None
         ]
         for file in files:
             graph = self._aligned(file, graph, context)

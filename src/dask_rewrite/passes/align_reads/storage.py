@@ -7,8 +7,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any, TypeAlias
 
-from dask_rewrite.analysis.knowledge.loading import reads_in_order
-from dask_rewrite.analysis.knowledge.xarray_files import file_behind
+from dask_rewrite.analysis.knowledge.loading import Source, source_of
 
 #: First and last position (exclusive) on each axis of a file.
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -25,13 +24,13 @@ def stored_chunks(source: Any) -> tuple[int, ...] | None:
     >>> stored_chunks([1, 2, 3]) is None
     True
     """
-    if not reads_in_order(source):  # what is put together lies in C order
+    known = source_of(source)
+    if type(known) is not Source or not known.in_order:  # what is put together lies in C order
         return None
-    behind = file_behind(source)
-    found = behind.chunks if behind is not None else getattr(source, "shards", None) or source.chunks
+    found = known.chunks
     if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
         return None
-    return found if len(found) == len(source.shape) and prod(source.shape) else None
+    return found if len(found) == len(known.shape) and 0 not in known.shape else None
 
 
 def touched(box: Box, chunks: Sequence[int]) -> int:

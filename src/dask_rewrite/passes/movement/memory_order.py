@@ -19,7 +19,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
-from dask_rewrite.analysis.knowledge.loading import reads_in_order, stores_plain_numbers
+from dask_rewrite.analysis.knowledge.loading import Source, source_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.mosaic import Piece
@@ -108,8 +108,8 @@ class Order:
         """Whether a task reads a file in C order."""
         if id(node.func) not in GETTER_IDS:
             return False
-        source = self._site.node(node.args[0].key) if type(node.args[0]) is TaskRef else None
-        return type(source) is DataNode and reads_in_order(source.value)
+        source = self._site.facts.value(node.args[0].key) if type(node.args[0]) is TaskRef else None
+        return type(source) is Source and source.in_order
 
     def _keeps_reads(self, node: Task, depth: int) -> bool:
         """Whether functions that keep the order are called on reads in C order, and on blocks in C order."""
@@ -167,7 +167,8 @@ def lies_in_order(value: Any) -> bool:
         steps = [step for step, n in zip(value.strides, value.shape) if n > 1]
         in_order = steps == sorted(steps, reverse=True) and min(steps, default=1) > 0
         return in_order and type(value) is np.ndarray
-    return not isinstance(value, GraphNode) and (not stores_plain_numbers(value) or reads_in_order(value))
+    known = source_of(value)
+    return not isinstance(value, GraphNode) and (type(known) is not Source or known.in_order)
 
 
 def gaps(piece: Piece, shape: Sequence[int]) -> frozenset[int] | None:
