@@ -134,6 +134,61 @@ def test_guards() -> None:
     assert run(data)[0] is data
 
 
+def masks(length: int, func: Any = operator.or_) -> Graph:
+    """A mask of a column and a row in memory, used by several tasks."""
+    graph = grid(Task(("mask", 0), func, TaskRef(("rows", 0)), TaskRef(("columns", 0))))
+    for name, shape in (("rows", (-1, 1)), ("columns", (1, -1))):
+        at_hand = DataNode(("at hand", name), np.arange(length).reshape(shape))
+        graph.nodes[at_hand.key] = at_hand
+        graph.nodes[name, 0] = Task((name, 0), operator.eq, TaskRef(at_hand.key), -1)
+    return graph
+
+
+def test_what_is_made_of_small_arrays_in_memory() -> None:
+    """It is worked out where it is used; the arrays themselves are neither copied nor moved."""
+    graph = masks(30)
+    after, remarks = run(graph)
+    at_hand = {("at hand", "rows"), ("at hand", "columns")}
+    assert after.nodes.keys() == {*at_hand, *graph.outputs}
+    assert all(after.nodes[key] is graph.nodes[key] for key in at_hand)
+    assert all(after.nodes[key].dependencies == at_hand for key in graph.outputs)
+    assert remarks.counts["inline-sources", "applied"] == 3
+
+
+def test_bounds_of_what_is_made_of_data() -> None:
+    """Three results of 8 bytes an element: two rows, and a square."""
+    for length, goes in ((44, True), (45, False)):
+        after, _ = run(masks(length))
+        assert (("mask", 0) not in after.nodes) == goes
+    for length, goes in ((2048, True), (2049, False)):
+        graph = masks(5)
+        graph.nodes["at hand", "rows"] = DataNode(("at hand", "rows"), np.arange(length)[:, None])
+        graph.nodes["rows", 0] = Task(("rows", 0), operator.getitem, TaskRef(("at hand", "rows")), slice(5))
+        assert (("mask", 0) not in run(graph)[0].nodes) == goes
+    graph = masks(5)
+    graph.nodes["mask", 0] = Task(("mask", 0), operator.invert, TaskRef(("rows", 0)))
+    assert run(graph)[0] is graph  # of one array
+
+
+@pytest.mark.parametrize("value", [[1, 2], np.ma.zeros((5, 1)), np.full((5, 1), "a", object), 3], ids=type)
+def test_other_data_is_left_alone(value: Any) -> None:
+    graph = masks(5)
+    graph.nodes["at hand", "rows"] = DataNode(("at hand", "rows"), value)
+    assert run(graph)[0] is graph
+
+
+def test_masks_do_not_tie_blocks_together() -> None:
+    """As xarray's ``reindex`` makes them: two rows of positions for each block of a large array."""
+    x = da.from_array(np.arange(8 * 6 * 4.0).reshape(8, 6, 4), chunks=(2, 3, 2)).map_blocks(twice)
+    rows, lines = da.from_array(np.arange(8), chunks=2), da.from_array(np.arange(6), chunks=3)
+    masked = da.where((rows[:, None, None] == -1) | (lines[:, None] == 4), np.nan, x)
+    assert_same_as_stock(masked.mean(axis=0))
+    with switched_on():
+        graph = tasks_of(masked)
+    users = Counter(dep for node in graph.values() for dep in node.dependencies)
+    assert all(users[key] <= 1 for key, node in graph.items() if type(node) is Task)
+
+
 def lonlat() -> tuple[Any, Any]:
     lon = da.arange(64, chunks=8)
     return tuple(da.meshgrid(lon, da.arange(64, chunks=8)))  # type: ignore[return-value] # two arrays

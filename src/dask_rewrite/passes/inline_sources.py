@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from dask._task_spec import GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
@@ -44,8 +44,9 @@ class InlineSources:
     Blocks of a grid of coordinates, constants and what is broadcast of them are used by whole rows of
     blocks: all of these wait for one task, are tied to each other, and hold its result. To make such a
     block again costs less than a task (compilers call it rematerialization of constants). Legal where all
-    functions on the way are known to be pure and the block to be a NumPy array; never for random numbers,
-    loads and data, nor for what somebody asked for.
+    functions on the way are known to be pure and the block to be a NumPy array; never for random numbers
+    and loads, nor for what somebody asked for. Small arrays in memory stay where they are: what is worked
+    out of two of them or more is worked out where it is used.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ class InlineSources:
     share : int
         More may be made where that is at most one part in so many of the block that is used: rows and
         columns that are broadcast.
+    max_of_data : int
+        Bytes of arrays in memory of which sources are made, of each, and that are made of them.
     max_sources : int
         Sources that one task may make.
     max_depth : int
@@ -63,6 +66,7 @@ class InlineSources:
     name: ClassVar[str] = "inline-sources"
     max_bytes: int = 65_536
     share: int = 8
+    max_of_data: int = 16_384
     max_sources: int = 8
     max_depth: int = 12
 
@@ -109,6 +113,8 @@ class InlineSources:
             source = made.get(key)
             if source is None or len(taken) == self.max_sources or key in twice:
                 continue
+            if len(source.task._dependencies) == 1:  # it ties blocks no more than the data that it is made of
+                continue
             if max(depth, level + 1 + source.depth) > self.max_depth or not site.same_annotations(user, key):
                 continue
             if source.cost > max(room, source.nbytes // self.share):
@@ -129,13 +135,14 @@ class _Source(NamedTuple):
 
 
 class _Sources:
-    """Which tasks make cheap blocks out of nothing, or of such blocks."""
+    """Which tasks make cheap blocks out of nothing, of small arrays in memory, or of such blocks."""
 
     def __init__(self, bounds: InlineSources, graph: Graph, context: Context) -> None:
         self._bounds, self._graph, self._context = bounds, graph, context
         self.site = Site(graph, context)
         self._outputs = frozenset(graph.outputs)
         self._costs = ByIdentity[int | None]()
+        self._small = ByIdentity[bool]()
 
     def roots(self) -> list[Key]:
         """Blocks that are made out of nothing: few graphs have any."""
@@ -143,7 +150,7 @@ class _Sources:
         for tasks in self._context.by_function(self._graph).values():
             if not self._may_make(tasks[0]):
                 continue
-            found += [task.key for task in tasks if not task._dependencies and self._is_free(task)]
+            found += [task.key for task in tasks if not self._waits(task) and self._is_free(task)]
         return found
 
     def closure(self, roots: Sequence[Key], consumers: Any) -> dict[Key, _Source]:
@@ -163,11 +170,20 @@ class _Sources:
                 left = waiting.get(user)
                 if left is None:
                     node = nodes[user]
-                    left = len(node._dependencies) if type(node) is Task and self._is_free(node) else -1
+                    left = self._waits(node) if type(node) is Task and self._is_free(node) else -1
                 waiting[user] = left - 1
                 if left == 1:
                     stack.append(user)
         return made
+
+    def _waits(self, task: Task) -> int:
+        """How many blocks a task waits for; small arrays in memory are at hand."""
+        deps = task._dependencies
+        return sum(not self._small.of(self._graph.nodes[dep], self._is_small) for dep in deps) if deps else 0
+
+    def _is_small(self, node: GraphNode) -> bool:
+        value = node.value if type(node) is DataNode else None
+        return type(value) is np.ndarray and value.nbytes <= self._bounds.max_of_data
 
     def _is_free(self, task: Task) -> bool:
         """Nobody asked for it, and nobody watches it."""
@@ -177,21 +193,25 @@ class _Sources:
         per_element = self._cost(task)
         if per_element is None:
             return None
-        below = [made[dep] for dep in task._dependencies]
+        below = {dep: made[dep] for dep in task._dependencies if dep in made}  # the others are data
         depth, references, levels = survey(task, {})
-        if len(references) > len(below) or not all(
+        if len(references) > len(task._dependencies) or not all(
             self.site.same_annotations(task.key, dep) for dep in references
         ):
             return None
-        depth = max([depth, *[level + 1 + made[key].depth for key, level in zip(references, levels)]])
+        nested = [level + 1 + below[key].depth for key, level in zip(references, levels) if key in below]
+        depth = max([depth, *nested])
         if depth > self._bounds.max_depth // 2:
             return None
         fact = self.site.facts.of(task.key)
         if fact is None or not self.site.effects.pure(task):
             return None
-        cost = per_element * fact.size + sum(source.cost for source in below)
-        values = {dep: made[dep].task for dep in task._dependencies}
-        return _Source(with_values(task, values) if values else task, depth, cost, fact.nbytes)
+        cost = per_element * fact.size + sum(source.cost for source in below.values())
+        values = {dep: source.task for dep, source in below.items()}
+        made_of = with_values(task, values) if values else task
+        if made_of._dependencies and cost > self._bounds.max_of_data:
+            return None
+        return _Source(made_of, depth, cost, fact.nbytes)
 
     def _cost(self, task: Task) -> int | None:
         """Bytes that are made for each element of the result; None for what is not cheap, or not known."""
