@@ -23,6 +23,7 @@ from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.splits import without_splits
 from dask_rewrite.passes.demand.takes import Takes
+from dask_rewrite.passes.movement.memory_order import Order
 from dask_rewrite.passes.site import Site
 
 #: The functions that take a part of a block, by identity.
@@ -90,6 +91,7 @@ class _Search:
         self.done: set[Key] = set()
         self.unwanted: set[Key] = set()  # the boxes of all users lie outside of it
         self.takes = takes
+        self.order = Order(self.site)
         self._rules = ByIdentity[bool]()
 
     def run(self, started: list[Key]) -> None:
@@ -257,9 +259,9 @@ class _Search:
         self.facts.tell(new, self._parts[name])
 
     def _shows(self, user: Key, source: Key) -> bool:
-        """Whether a view of a block could be written into, where somebody else would see it."""
+        """Whether a view of a block may lie in another order, or be written into where somebody would see it."""
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
-        return not own and not self.site.read_only(user)
+        return (not own and not self.site.read_only(user)) or not self.order.is_c(source)
 
 
 def _part(box: Box, shape: Sequence[int]) -> str:

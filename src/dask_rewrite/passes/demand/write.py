@@ -69,14 +69,18 @@ class _Writer:
         return new
 
     def _loses_copy(self, step: Step, made: Narrowed) -> bool:
-        """Dask's own slice copies what is at most half of a block; of the smaller block it may be a view."""
+        """Dask's own slice copies what is at most half of a block, in C order; of less it may be a view.
+
+        Sums follow the order of the memory, and somebody may write into what is a copy.
+        """
         part = made.args[0]
         name = part.of.key
         before, after = shape_of(self._plan.values.get(name)), shape_of(step.value)
         if before is None or after is None or size(whole(before)) < 2 * size(whole(after)):
             return False
         _, _, there = self._found(part)
-        return size(there) < 2 * size(made.box) and (type(name) is Step or self._copied(name))
+        is_view = size(there) < 2 * size(made.box)
+        return is_view and (type(name) is Step or size(there) > size(made.box) or self._copied(name))
 
     def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
         """The reference for a part, the index to take it with, and the box that stands there."""
