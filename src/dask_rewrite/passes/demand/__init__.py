@@ -259,7 +259,7 @@ class _Search:
         self.facts.tell(new, self._parts[name])
 
     def _shows(self, user: Key, source: Key) -> bool:
-        """Whether a view of a block may lie in another order, or be written into where others would see it."""
+        """Whether a view of a block may lie in another order, or be written into where others see it."""
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
         return (not own and not self.site.read_only(user)) or not self.order.is_c(source)
 
