@@ -298,6 +298,13 @@ def test_sums_add_in_the_same_order() -> None:
             assert_same_as_stock(chunked.sum(), chunked.std(), chunked.sum(axis=0), chunked.mean(axis=1))
 
 
+def test_sums_of_work_on_turned_blocks() -> None:
+    """What is worked out of a block lies as that does: two sums of it tell in which order."""
+    x = da.from_array(np.random.default_rng(0).random((20, 18, 16), "f4"), chunks=(5, 9, 8))
+    y = x[:, :, ::-1].transpose(1, 0, 2)[::-1] * 2 + 1
+    assert_same_as_stock(y.mean(axis=(1, 2)), y.std(axis=1))
+
+
 # -- what is not looked into ---------------------------------------------------------------------
 
 

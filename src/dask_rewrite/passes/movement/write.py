@@ -88,7 +88,7 @@ class Writer:
             return filled(mosaic.shape, pieces[0].source.value, dtype)
         memory = self.forms.memory(key)
         if memory is None:
-            if not self._any_order(key):
+            if not self._is_joined(key):
                 return _IN_MEMORY
             memory = OWN
         own = memory.base is None or memory.shown is None
@@ -146,8 +146,13 @@ class Writer:
             return None
         return operation(operator.getitem, (TaskRef(piece.source), index_of(piece, shape)))
 
+    def _is_joined(self, key: Key) -> bool:
+        """All who use the block put it in C order; what is worked out of it follows its order of axes."""
+        users = self.site.consumers(key)
+        return all(id(getattr(self.nodes[user], "func", None)) in JOINS for user in users)
+
     def _any_order(self, key: Key) -> bool:
-        """Nobody who uses the block can tell how it lies in memory."""
+        """Nobody who uses the block can tell which gaps it has."""
         return all(
             self.order.keeps(self.nodes[user]) or id(getattr(self.nodes[user], "func", None)) in JOINS
             for user in self.site.consumers(key)
