@@ -146,11 +146,9 @@ class References:
     def new_ref(self, key: Key) -> TaskRef:
         """The reference to a key that nothing asked for before."""
         value = self.flat.get(key, _MISSING)
-        kind = type(value)
-        if kind in _COPIES and type(key) is tuple and key and key[0] in self.blocks:
-            if self._is_block(key[0], key[1:]):  # what other layers hold under its key are copies
-                return self._block_ref(key)
-        if kind not in _MAY_NAME:
+        if type(value) in _COPIES and self._is_block_of_ours(key):
+            return self._block_ref(key)
+        if type(value) not in _MAY_NAME:
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
         path: list[Key] = []  # chains of aliases can be long
@@ -230,8 +228,7 @@ class References:
     def _marked(self, name: Any, value: Any = None) -> Any:
         """The new name of blocks, decided when the first of them is met."""
         plain = self.shared or type(name) is not str or (self._shuffling and keeps_name(value))
-        new = self.names[name] = name if plain else mark(name, self.token)
-        return new
+        return self.names.setdefault(name, name if plain else mark(name, self.token))
 
     def _block_ref(self, key: Key) -> TaskRef:
         if type(key) is tuple and key:
