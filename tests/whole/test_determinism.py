@@ -44,6 +44,11 @@ def programs():
         a, b = b, (a + b) * 0.5
     yield "leapfrog", b
     yield "lu", da.linalg.lu(x((4, 4), 2) + da.eye(4, chunks=2) * 20)[1]
+    now = before = x((20, 20), 10)
+    for _ in range(4):
+        around = da.roll(now, 1, 0) + da.roll(now, -1, 0) + da.roll(now, 1, 1) + da.roll(now, -1, 1)
+        now, before = 2 * now - before + 0.1 * (around - 4 * now), now
+    yield "wave", now
     total = y
     for i in range(40):
         total = total + x((6, 8), 2) * i

@@ -21,10 +21,11 @@ def producers_first(graph: Graph) -> list[Any]:
     >>> producers_first(Graph(nodes, (("y", 0),)))
     ['x', 'y']
     """
-    numbers: dict[Any, int] = {}
+    # in the order of the graph: what a task depends on comes in another one in each process
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(map(layer_name, graph.nodes)))}
     below: dict[int, set[int]] = {}
     for key, node in graph.nodes.items():
-        mine = below.setdefault(numbers.setdefault(layer_name(key), len(numbers)), set())
+        mine = below.setdefault(numbers[layer_name(key)], set())
         for dep in node._dependencies:
             mine.add(numbers.setdefault(layer_name(dep), len(numbers)))
     lists = {number: sorted(deps) for number, deps in below.items()}
