@@ -170,3 +170,30 @@ def test_columns_are_made_once_however_often_pickling_is_tried() -> None:
     tasks["y", 20] = Task(("y", 20), abs, -1)
     assert len(pickle.loads(dumps(layer)).mapping) == 21
     assert tasks.times == 2
+
+
+class Refuses:
+    """Cannot be pickled until it is told so."""
+
+    ready = False
+
+    def __reduce__(self) -> Any:
+        if not self.ready:
+            raise TypeError("not yet")
+        return abs, (-1,)
+
+
+@pytest.mark.parametrize("pickled", [pickle.dumps, dumps])
+def test_what_changes_after_pickling_failed_is_sent_as_it_is_then(pickled: Any, caplog: Any) -> None:
+    last, blocks, lists = Refuses(), [np.zeros(2) for _ in ROWS], [[0, 0] for _ in ROWS]
+    tasks: dict[Any, Any] = {("y", i): Task(("y", i), add, block, 1) for i, block in enumerate(blocks)}
+    tasks |= {("z", i): Task(("z", i), add, items, [1]) for i, items in enumerate(lists)}
+    layer = TaskLayer(tasks | {"last": Task("last", add, last, 1)})
+    with pytest.raises(TypeError, match="not yet"):
+        pickled(layer)
+    for block, items in zip(blocks, lists):
+        block[:], items[:] = 5, [5, 5]
+    last.ready = True
+    arrived = pickle.loads(pickled(layer)).mapping
+    assert arrived["y", 3]().tolist() == [6, 6]
+    assert arrived["z", 3]() == [5, 5, 1]

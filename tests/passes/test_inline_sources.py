@@ -250,3 +250,14 @@ def test_what_is_picked_by_an_array_of_positions() -> None:
     nested = Task(("r", 0), np.negative, Task(None, operator.getitem, arange(), (np.array([3, 1, 2]),)))
     for source in (picked, nested):
         run(grid(source))
+
+
+def test_blocks_that_a_scheduler_holds_are_waited_for() -> None:
+    nodes: dict[Any, Any] = {("r", 0): arange(), ("s", 0): Task(("s", 0), chunk.arange, 0, 1, 1, 1, "i8")}
+    nodes["y", 0] = Task(("y", 0), operator.add, TaskRef(("r", 0)), TaskRef(("held", 0)))
+    nodes["z", 0] = Task(("z", 0), operator.add, TaskRef(("s", 0)), TaskRef(("y", 0)))
+    graph = Graph(nodes, (("z", 0),), external={("held", 0)})
+    after = InlineSources().run(graph, Context())
+    verify(after, thorough=True, external=graph.external)
+    assert after.nodes.keys() == {("y", 0), ("z", 0)}
+    assert after.nodes["y", 0].dependencies == {("held", 0)}

@@ -17,7 +17,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph, consumers_of, producers_first
-from dask_rewrite.graph.names import fingerprint, layer_name
+from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import dependencies_of
 from dask_rewrite.hook.task_layer import TaskLayer
 
@@ -42,7 +42,7 @@ def assemble(graph: Graph, collections: Mapping[str, Iterable[Key]] | None = Non
     if owner and _is_cyclic(dependencies):
         layers, dependencies = _layers(graph, owner, _together(graph, owner), collections)
     if graph.held:
-        _hold(graph, layers, dependencies, set(collections or ()))
+        _hold(graph, layers, dependencies, collections or {})
     return HighLevelGraph(layers, dependencies)
 
 
@@ -92,7 +92,7 @@ def _grouped(
 
 def _token(graph: Graph, collections: Iterable[str]) -> str:
     """What the names of layers differ in; the raw graph and what was asked of it decide what is in them."""
-    keys: Iterable[Key] = () if graph.origin.token else graph.nodes
+    keys: Iterable[Key] = () if graph.origin.token else chain(graph.nodes, graph.held)
     return fingerprint([graph.origin.token, len(graph.nodes), *collections, *map(str, keys)])
 
 
@@ -118,25 +118,22 @@ def _together(graph: Graph, owner: Mapping[Key, str]) -> dict[Key, Any]:
 
 
 def _hold(
-    graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]], collections: set[str]
+    graph: Graph, layers: dict[str, Any], dependencies: dict[str, set[str]], collections: Mapping[str, Any]
 ) -> None:
-    """Futures stand in a layer, under their own keys, so that they live as long as the graph does."""
-    held: dict[str, dict[Key, Any]] = {}
-    for key, future in graph.held.items():
-        layer = layer_name(key)
-        held.setdefault(layer if layer in collections else f"rewrite-held-{layer}", {})[key] = future
-    for name, futures in held.items():
-        if name in layers:
+    """Futures stand in a layer that all others need, so that they live as long as any part of the graph.
+
+    Those that somebody asked for stand in the layer of their collection too.
+    """
+    for name, keys in collections.items():
+        futures = {key: graph.held[key] for key in keys if key in graph.held}
+        if futures:
             layers[name] = TaskLayer(
                 {**layers[name].mapping, **futures}, annotations=layers[name].annotations
             )
-            continue
-        layers[name] = MaterializedLayer(futures)
-        dependencies[name] = set()
-    separate = [name for name in held if name not in collections]
-    for name in list(dependencies):
-        if name not in held:
-            dependencies[name] = dependencies[name] | set(separate)
+    apart = f"rewrite-held-{_token(graph, collections)}"
+    for needed in dependencies.values():
+        needed.add(apart)
+    layers[apart], dependencies[apart] = MaterializedLayer(graph.held), set()
 
 
 def _places(graph: Graph, owner: dict[Key, str]) -> dict[Key, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Set
 from typing import Any
 
@@ -53,8 +54,15 @@ class TaskLayer(MaterializedLayer):
         if self.begun > 2 and not self.done:
             complain(self.mapping)
         self.done = False
-        self.packed = self.packed or Packed(self.mapping)
-        return MaterializedLayer, (self.packed, self.annotations), _Done(self)
+        packed = self.packed if _tries_again() else None
+        packed = self.packed = packed or Packed(self.mapping)
+        return MaterializedLayer, (packed, self.annotations), _Done(self)
+
+
+def _tries_again() -> bool:
+    """Whether distributed goes on to another way to pickle; before a new try, tasks may have changed."""
+    failed = sys.exc_info()[2]
+    return failed is not None and failed.tb_frame.f_globals.get("__name__") == "distributed.protocol.pickle"
 
 
 class _Done:

@@ -179,9 +179,11 @@ class _Sources:
     def _waits(self, task: Task) -> int:
         """How many blocks a task waits for; small arrays in memory are at hand."""
         deps = task._dependencies
-        return sum(not self._small.of(self._graph.nodes[dep], self._is_small) for dep in deps) if deps else 0
+        return (
+            sum(not self._small.of(self._graph.nodes.get(dep), self._is_small) for dep in deps) if deps else 0
+        )
 
-    def _is_small(self, node: GraphNode) -> bool:
+    def _is_small(self, node: GraphNode | None) -> bool:
         value = node.value if type(node) is DataNode else None
         return type(value) is np.ndarray and value.nbytes <= self._bounds.max_of_data
 
