@@ -178,10 +178,8 @@ class _Sources:
 
     def _waits(self, task: Task) -> int:
         """How many blocks a task waits for; small arrays in memory are at hand."""
-        deps = task._dependencies
-        return (
-            sum(not self._small.of(self._graph.nodes.get(dep), self._is_small) for dep in deps) if deps else 0
-        )
+        find = self._graph.nodes.get
+        return sum(not self._small.of(find(dep), self._is_small) for dep in task._dependencies)
 
     def _is_small(self, node: GraphNode | None) -> bool:
         value = node.value if type(node) is DataNode else None
