@@ -23,11 +23,14 @@ from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.splits import without_splits
 from dask_rewrite.passes.demand.takes import Takes
+from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.movement.memory_order import Order
 from dask_rewrite.passes.site import Site
 
 #: The functions that take a part of a block, by identity.
 SELECTING_IDS = frozenset(map(id, SELECTING))
+#: Reads a slice of what is read at once, where dask does.
+_AT_ONCE = FuseSlices().rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +264,10 @@ class _Search:
     def _shows(self, user: Key, source: Key) -> bool:
         """Whether a view of a block may lie in another order, or be written into where others see it."""
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
-        return (not own and not self.site.read_only(user)) or not self.order.is_c(source)
+        if self.order.is_c(source) and (own or self.site.read_only(user)):
+            return False
+        # dask reads a slice of what nobody else reads as such: it lies as the file gives it
+        return type(_AT_ONCE(self.graph.nodes[user], self.site)) is not dict
 
 
 def _part(box: Box, shape: Sequence[int]) -> str:
