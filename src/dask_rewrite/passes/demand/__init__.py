@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar
 
 from dask._task_spec import Alias, GraphNode, Task
@@ -241,7 +241,7 @@ class _Search:
                 self._learn(key, *place)
             planned = self.plans.get(key) or self.forms.of(node, None)  # not there: a plain slice
             assert planned is not None
-            nodes[new] = made = planned.written(new, places, partial(self._shows, key), texts)
+            nodes[new] = made = planned.written(new, places, partial(self._room, key), texts)
             lost = lost or len(made._dependencies) < len(node._dependencies)
             if new is not key and key in annotations:
                 annotations[new] = annotations[key]
@@ -261,13 +261,16 @@ class _Search:
             self._parts[name] = intern(resized(value, box))
         self.facts.tell(new, self._parts[name])
 
-    def _shows(self, user: Key, source: Key) -> bool:
-        """Whether a view of a block may lie in another order, or be written into where others see it."""
+    def _room(self, user: Key, source: Key) -> float:
+        """How many times a slice may be what it is a view of, where it was a copy; 0 if it has to stay one.
+
+        A view may lie in another order, or be written into where others see it.
+        """
+        node: Any = self.graph.nodes[user]
+        if self.takes.source(node) == source and type(_AT_ONCE(node, self.site)) is dict:
+            return inf  # dask reads a slice of what nobody else reads as such: it lies as the file gives it
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
-        if self.order.is_c(source) and (own or self.site.read_only(user)):
-            return False
-        # dask reads a slice of what nobody else reads as such: it lies as the file gives it
-        return type(_AT_ONCE(self.graph.nodes[user], self.site)) is not dict
+        return 1 if (own or self.site.read_only(user)) and self.order.is_c(source) else 0
 
 
 def _part(box: Box, shape: Sequence[int]) -> str:

@@ -52,18 +52,18 @@ class Planned:
         self,
         key: Key,
         places: Mapping[Key, tuple[Key, Box]],
-        copied: Callable[[Key], bool],
+        room: Callable[[Key], float],
         texts: dict[Any, Task],
     ) -> GraphNode:
         """The task under a new key; ``texts`` keeps what was written for others, see `write.written`."""
         plan, known, keys = self.plan, self._known, self._keys
         there = [places.get(each) for each in keys]
-        copies = tuple(map(copied, keys)) if plan.slices else ()
-        form = (id(plan), tuple([place and place[1] for place in there]), copies)
+        rooms = tuple(map(room, keys)) if plan.slices else ()
+        form = (id(plan), tuple([place and place[1] for place in there]), rooms)
         text = texts.get(form)
         if text is None:
             boxes = {old: (old, place[1]) for old, place in zip(known, there) if place is not None}
-            text = texts[form] = written(plan, plan.node.key, boxes, dict(zip(known, copies)).__getitem__)
+            text = texts[form] = written(plan, plan.node.key, boxes, dict(zip(known, rooms)).__getitem__)
         new = [own if place is None else place[0] for own, place in zip(keys, there)]
         return renamed(with_values(text, dict(zip(known, map(TaskRef, new)))), key)
 

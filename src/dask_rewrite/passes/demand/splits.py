@@ -57,7 +57,7 @@ def without_splits(
         planned = {} if parts is None else _planned(key, parts, site, plans)
         if planned and site.context.remarks.allow(name, key):
             for user, plan in planned.items():
-                part: Any = plan.written(user, {}, _copied, texts)
+                part: Any = plan.written(user, {}, _no_room, texts)
                 copied = operation(np.array, (nameless(part),), {"order": "C"})  # as dask's own slice is
                 made[user] = under(user, copied, part.data_producer)
             site.context.remarks.applied(name, key, f"made in the {len(planned)} parts that it is cut into")
@@ -126,8 +126,8 @@ def _reads(step: Step) -> bool:
     return type(literal(task.args[0])) is not np.ndarray
 
 
-def _copied(key: Key) -> bool:
-    return True
+def _no_room(key: Key) -> int:
+    return 0
 
 
 __all__ = ["without_splits"]

@@ -20,7 +20,7 @@ from dask_rewrite.passes.steps import Step, assembled
 
 
 def written(
-    plan: Plan, key: Key, places: Mapping[Key, tuple[Key, Box]], copied: Callable[[Key], bool]
+    plan: Plan, key: Key, places: Mapping[Key, tuple[Key, Box]], room: Callable[[Key], float]
 ) -> Task:
     """The task, for blocks that are narrowed.
 
@@ -32,21 +32,21 @@ def written(
         Its new key.
     places : mapping
         The new key of each block that is narrowed, and the box of it that stands there.
-    copied : callable
-        Whether a slice of this block that was a copy has to stay one.
+    room : callable
+        How many times a slice of this block that was a copy may be what is left of it, as a view.
     """
-    writer = _Writer(plan, places, copied)
+    writer = _Writer(plan, places, room)
     steps = [(step, writer.call(step)) for step in plan.steps if step in plan.boxes]
     return assembled(key, steps, plan.node.data_producer)
 
 
 class _Writer:
     def __init__(
-        self, plan: Plan, places: Mapping[Key, tuple[Key, Box]], copied: Callable[[Key], bool]
+        self, plan: Plan, places: Mapping[Key, tuple[Key, Box]], room: Callable[[Key], float]
     ) -> None:
         self._plan = plan
         self._places = places
-        self._copied = copied
+        self._room = room
 
     def call(self, step: Step) -> Task:
         """The call of a step, over references to steps and to new keys."""
@@ -79,8 +79,8 @@ class _Writer:
         if before is None or after is None or size(whole(before)) < 2 * size(whole(after)):
             return False
         _, _, there = self._found(part)
-        is_view = size(there) < 2 * size(made.box)
-        return is_view and (type(name) is Step or size(there) > size(made.box) or self._copied(name))
+        room = 0 if type(name) is Step else self._room(name)
+        return room * size(made.box) < size(there) < 2 * size(made.box)
 
     def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
         """The reference for a part, the index to take it with, and the box that stands there."""
