@@ -97,3 +97,26 @@ def test_a_block_that_is_treated_otherwise_is_seen() -> None:
     made = da.concatenate([x[:6] * 2, x[6:] * 3]).sum()
     with switched_on():
         assert made.compute(scheduler="sync") == (data[:6] * 2).sum() + (data[6:] * 3).sum()
+
+
+class Model:
+    def twice(self, block: Any) -> Any:
+        return block * 2
+
+    def thrice(self, block: Any) -> Any:
+        return block * 3
+
+
+def test_two_methods_of_one_object_are_two_functions() -> None:
+    data, source = stored(8)
+    model = Model()
+    rows = {("y", i): (slice(i, i + 6), slice(0, 48)) for i in range(0, 48, 6)}
+    nodes: dict[Any, Any] = {"f": DataNode("f", source)}
+    for key, index in rows.items():
+        work = model.twice if key[1] < 24 else model.thrice
+        nodes[key] = Task(key, work, Task(None, getter, TaskRef("f"), index))
+    graph = Graph(nodes, tuple(rows))
+    made = AlignReads().run(graph, Context())
+    assert made is not graph
+    got = get_sync(dict(made.nodes), list(rows))
+    np.testing.assert_array_equal(np.concatenate(got), np.concatenate([data[:24] * 2, data[24:] * 3]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import dask
@@ -261,6 +262,14 @@ def test_partials_that_are_made_anew_are_the_same() -> None:
     assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
     tasks.append(Task(3, partial(pow, 2, mod=11), 3))
     assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
+
+
+def test_methods_of_one_name_are_told_apart() -> None:
+    text = Task("text", abs, -1)
+    methods = [MethodType(lambda owner, n=n: n, text) for n in range(2)]
+    tasks = [Task(i, methods[i // 2]) for i in range(4)]
+    assert sorted(list(form.rows) for form in forms(tasks)) == [[0, 1], [2, 3]]
+    assert forms([Task(i, text.__call__, i) for i in range(4)])[0].rows == range(4)
 
 
 def test_tiles_fit_into_each_other() -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -192,6 +192,17 @@ def is_coroutine(func: Any) -> bool:
         return inspect.iscoroutinefunction(func)
     except Exception:
         return False
+
+
+def identity_of(func: Any) -> tuple[int, ...]:
+    """What tells functions apart: methods are made anew for each look at them, and share their object.
+
+    >>> task = Task("y", abs, -1)
+    >>> call = identity_of(task.__call__)
+    >>> call == identity_of(task.__call__), call == identity_of(task.copy)
+    (True, False)
+    """
+    return (id(func.__self__), id(func.__func__)) if type(func) is MethodType else (id(func),)
 
 
 def may_move(func: Any) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, is_
-from types import MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
-from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, needs_of
+from dask_rewrite.graph.nodes import GATHERING, identity_of, make_container, make_task, needs_of
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
 _producer, _value = attrgetter("_data_producer"), attrgetter("value")
@@ -120,7 +119,7 @@ def _identity(func: Any) -> Any:
     if type(func) is partial:
         given = [(name, id(value)) for name, value in func.keywords.items()]
         return (_identity(func.func), *map(id, func.args), *given)
-    return (id(func.__self__), func.__name__) if type(func) is MethodType else id(func)
+    return identity_of(func)
 
 
 def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ import operator
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import MethodType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from toolz import functoolz
 from dask_rewrite.analysis.folds import reducing
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
 from dask_rewrite.graph.lists import terms_of
+from dask_rewrite.graph.nodes import identity_of
 from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Site
@@ -131,18 +131,13 @@ def _shares_blocks(term: Task, site: Site, calls: dict[Key, Counter[Any]]) -> bo
         if not site.used_once(dep):
             if dep not in calls:
                 users = [nodes[user] for user in site.consumers(dep)]
-                calls[dep] = Counter([_identity(user.func) for user in users if type(user) is Task])
-            if calls[dep][_identity(term.func)] > 1:
+                calls[dep] = Counter([identity_of(user.func) for user in users if type(user) is Task])
+            if calls[dep][identity_of(term.func)] > 1:
                 return True
         below = nodes.get(dep)
         if type(below) is Task and below.func is np.transpose:  # a view, which hides the block
             return True
     return False
-
-
-def _identity(func: Any) -> tuple[int, ...]:
-    """What tells functions apart: methods of a template are made anew for each look at them."""
-    return (id(func.__self__), id(func.__func__)) if type(func) is MethodType else (id(func),)
 
 
 def makes_product(term: Task) -> bool:

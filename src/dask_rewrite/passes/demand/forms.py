@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MethodType
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
@@ -11,7 +10,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.nodes import identity_of, renamed
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.demand.plans import Plan
@@ -144,11 +143,9 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
             fact = known.shape, known.dtype  # which constant a block holds does not matter
         return kind, places.setdefault(key, len(places)), fact or (known is not UNKNOWN and id(known))
     if kind is Task:
-        func = here.func
-        called = (MethodType, id(func.__self__)) if type(func) is MethodType else id(func)
         args = [_named(arg, places, value, blank) for arg in here.args]
         kwargs = [(name, _named(arg, places, value, blank)) for name, arg in here.kwargs.items()]
-        return (called, here._data_producer, *args, *kwargs)
+        return (identity_of(here.func), here._data_producer, *args, *kwargs)
     if kind is slice:
         return kind, *[_named(end, places, value, blank) for end in (here.start, here.stop, here.step)]
     if kind is tuple or kind is List:
