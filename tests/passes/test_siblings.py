@@ -250,3 +250,15 @@ def test_errors_come_through() -> None:
     parts = [x[i : i + 1].map_blocks(np.linalg.inv, dtype=float).sum() for i in range(32)]
     with switched_on(), pytest.raises(np.linalg.LinAlgError):
         dask.compute(parts, scheduler="sync")
+
+
+def grown(one: Any, other: Any) -> Any:
+    one += 1  # which is the other one as well
+    return one * other
+
+
+@pytest.mark.parametrize("rows", [lambda x, i: x[i : i + 1], lambda x, i: x[[i, ROWS - 1 - i]]])
+def test_a_slice_that_stands_in_a_task_twice_is_one_block(rows: Callable[[Any, int], Any]) -> None:
+    x = da.from_array(np.arange(ROWS * 3.0).reshape(ROWS, 3), chunks=-1).map_blocks(twice, dtype="f8")
+    parts = [rows(x, i) for i in range(ROWS)]
+    assert_same_as_stock(da.concatenate([da.map_blocks(grown, p, p, dtype="f8").sum(axis=0) for p in parts]))

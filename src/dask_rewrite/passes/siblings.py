@@ -25,6 +25,7 @@ from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
+from dask_rewrite.passes.movement.unknown_blocks import references
 from dask_rewrite.passes.site import Site
 
 #: Fewer tasks over the same blocks stay as they are.
@@ -128,6 +129,7 @@ class _Together:
         self._most = bounds.max_tasks
         self._used_up: dict[Key, bool] = {}
         self._counted: dict[Key, int] = {}
+        self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
         self._templates: dict[int, int] = {}
@@ -170,7 +172,15 @@ class _Together:
         node = self.nodes.get(key)
         if self._users.get(key) != 1 or self._site.wanted(key):
             return False
-        return takes_part(node) or self._picks(node)
+        return (takes_part(node) or self._picks(node)) and not self._has_to_be_one(key)
+
+    def _has_to_be_one(self, key: Key) -> bool:
+        """The task that uses a block refers to it more than once, and may write into it."""
+        (user,) = self._site.consumers(key)
+        if user not in self._again:
+            used = Counter(references(self._site.graph.nodes[user]))
+            self._again[user] = {each for each, times in used.items() if times > 1}
+        return key in self._again[user] and not self._site.read_only(key)
 
     def _picks(self, node: Any) -> bool:
         """Rows of one block, by numbers that stand in the graph."""
