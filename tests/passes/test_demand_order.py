@@ -30,3 +30,21 @@ def test_slices_of_files_lie_as_these_give_them(order: str) -> None:
         with switched_on():
             graph = tasks_of(y.map_blocks(lie))
         assert np.array not in [func for node in graph.values() for func in functions_in(node)]
+
+
+def test_slices_of_slices_are_copied() -> None:
+    """A view of half of what dask copies has gaps: only what is read at once has none."""
+    x = da.from_array(np.random.default_rng(0).normal(size=(77, 28)), chunks=(77, 14)) + 1
+    x[2:5, 2:5] = 1.5
+    assert_same_as_stock(x[33:74][:, 12:24].map_blocks(lie))
+
+
+def test_slices_that_several_use_lie_in_c_order() -> None:
+    """Dask fuses reads with slices that one task uses."""
+    stored = zarr.create_array(
+        {}, shape=(30, 18, 30), chunks=(30, 6, 30), dtype="f4", order="F", zarr_format=2
+    )
+    stored[...] = np.random.default_rng(0).normal(size=(30, 18, 30))
+    x = da.from_array(stored, chunks=(30, 6, 30))[:, 15]
+    with dask.config.set({"rewrite.reassociate": False}):
+        assert_same_as_stock((x - x.mean(axis=0)).map_blocks(lie))

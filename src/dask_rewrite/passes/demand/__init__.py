@@ -267,8 +267,13 @@ class _Search:
         A view may lie in another order, or be written into where others see it.
         """
         node: Any = self.graph.nodes[user]
-        if self.takes.source(node) == source and type(_AT_ONCE(node, self.site)) is dict:
-            return inf  # dask reads a slice of what nobody else reads as such: it lies as the file gives it
+        alone = self.takes.source(node) == source and len(self.site.consumers(user)) <= 1
+        if (
+            alone
+            and self.takes.source(self.graph.nodes[source]) is None
+            and type(_AT_ONCE(node, self.site)) is dict
+        ):
+            return inf  # dask fuses such a slice with the read: it lies as the file gives it
         own = self.site.used_once(source) and self.site.effect(source) == "fresh"
         return 1 if (own or self.site.read_only(user)) and self.order.is_c(source) else 0
 
