@@ -6,13 +6,14 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pytest
 from dask._task_spec import convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.facts import Facts
-from helpers import distinct
+from helpers import assert_same_as_stock, distinct
 
 
 def estimates(x: Any) -> tuple[Facts, list[Any]]:
@@ -100,3 +101,10 @@ def test_only_blocks_under_longer_keys_have_such_axes() -> None:
     assert sizes(estimates(total)[0], (name, 0)) == (2, 16)
     declared = Declared(total.dask, {}, {})
     assert declared.of((name, 0)) is not None
+
+
+@pytest.mark.parametrize("block", [([1, 2],), ({},), ()])
+def test_blocks_that_stand_in_the_graph_as_tuples(block: Any) -> None:
+    made = HighLevelGraph.from_collections("t", {("t", 0, 0): block}, ())
+    x = da.Array(made, "t", ((3,), (1,)), dtype="i8")
+    assert_same_as_stock(x.map_blocks(lambda block: np.ones((3, 1)), dtype="f8"))

@@ -196,9 +196,9 @@ class Declared:
             key, block = next(iter(layer.mapping.items()))
             block = block.target if type(block) is Alias else block
             if type(key) is tuple is type(block) and len(block) < len(key) == len(said["chunks"]) + 1:
-                inner = said["chunks"][len(block) - 1 :]
-                if block[0] in self._hlg.layers and all(len(sizes) == 1 for sizes in inner):
-                    found[block[0]] = tuple([sizes[0] for sizes in inner])
+                inner, name = said["chunks"][len(block) - 1 :], next(iter(block), None)
+                if type(name) is str and name in self._hlg.layers and all(len(n) == 1 for n in inner):
+                    found[name] = tuple([sizes[0] for sizes in inner])
         return found
 
     @cached_property
