@@ -137,6 +137,8 @@ class _Work:
         self._candidates = ByIdentity[bool]()
         self._taken = ByIdentity[list[Any]]()
         self._steps: dict[Any, Any] = {}
+        self._choices: list[Any] = []  # what was written into in the step that is looked at
+        self._made: dict[Any, Any] = {}
         self._top = _Scope(Values(site.facts), _InOrder(site, self._order))
 
     def of(self, task: Task) -> Any:
@@ -170,6 +172,7 @@ class _Work:
             return node if _same(args, node.args) else make_container(node, args, node._dependencies)
         kwargs = {name: self.rewritten(arg, scope) for name, arg in node.kwargs.items()}
         func = self._writer(node, scope)
+        self._choices.append(func)
         if func is None:
             if _same(args, node.args) and _same(kwargs.values(), node.kwargs.values()):
                 return node
@@ -205,10 +208,15 @@ class _Work:
         facts = [self._site.facts.within(node, scope.values) for node in taken]
         form = (id(body), *map(name_here, facts), *[self._is_in_c(node, scope) for node in taken])
         if (found := self._steps.get(form)) is None:
+            before, self._choices = self._choices, []
             new = self.rewritten(body, scope)
+            # indexes differ from block to block, and what is changed alike is one template all the same
+            new = self._made.setdefault((id(body), *self._choices), new)
+            self._choices = before
             after = self._state(body.kwargs if body.func is dict else {}, scope)
             call = step if new is body else new.__call__
             found = self._steps[form] = (call, after, step, facts)  # keeps alive what is named by identity
+        self._choices.append(id(found[0].__self__))
         return found[:2]
 
     def _state(self, values: Mapping[str, Any], scope: _Scope) -> _Scope:
