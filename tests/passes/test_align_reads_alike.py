@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,11 @@ import zarr
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.core import getter
 from dask.local import get_sync
+from toolz import pipe
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.align_reads import AlignReads, edit, texts, totals
+from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
@@ -120,3 +123,19 @@ def test_two_methods_of_one_object_are_two_functions() -> None:
     assert made is not graph
     got = get_sync(dict(made.nodes), list(rows))
     np.testing.assert_array_equal(np.concatenate(got), np.concatenate([data[:24] * 2, data[24:] * 3]))
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_locks_that_programs_are_given_are_not_taken_for_one(by_name: bool) -> None:
+    names = {name: TaskRef(name) for name in ("file", "index", "lock")}
+    read = Task(None, getter, *list(names.values())[:2], *([] if by_name else [False, names["lock"]]))
+    read = Task(None, getter, names["file"], names["index"], lock=names["lock"]) if by_name else read
+    first = Task(None, dict, block=read)
+    last = Task(None, np.add, TaskRef("block"), TaskRef("block"))
+    file = File("f", stored(4)[1], (4, 4))
+    for lock in TaskRef("one"), TaskRef("other"), threading.Lock():
+        given = Task(None, dict, file=TaskRef("f"), index=(slice(0, 6), slice(0, 6)), lock=lock)
+        learnt = file.learn("y", Task("y", pipe, given, first.__call__, last.__call__))
+        assert learnt is (type(lock) is not TaskRef)
+    other = Task(None, dict, file=TaskRef("f"), index=(slice(0, 6), slice(0, 6)), lock=threading.Lock())
+    assert not file.learn("z", Task("z", pipe, other, first.__call__, last.__call__))

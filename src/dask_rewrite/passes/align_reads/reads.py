@@ -64,7 +64,7 @@ class File:
         if frame is not None and call is not None:
             given = [name for name, arg in frame.inputs.items() if arg is index]
             if len(given) == 1 and not any(
-                arg is one for arg in call.args[2:] for one in frame.inputs.values()
+                arg is one for arg in _options(call) for one in frame.inputs.values()
             ):
                 self.programs[alike] = given[0]
         self.indexes[key] = index
@@ -80,6 +80,8 @@ class File:
         return (*map(id, frame.bodies), *frame.inputs, None, *files)
 
     def _is_alike(self, call: Task) -> bool:
+        if any(type(option) is TaskRef for option in _options(call)):
+            return False
         if self.example is None:
             self.example = call
             return True
@@ -87,6 +89,11 @@ class File:
         if mine.func is not other.func or len(mine.args) != len(other.args) or mine.kwargs != other.kwargs:
             return False
         return all(a is b for a, b in zip(mine.args[2:], other.args[2:]))
+
+
+def _options(call: Task) -> list[Any]:
+    """What a getter is given besides the file and the index."""
+    return [*call.args[2:], *call.kwargs.values()]
 
 
 def calls_on(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
