@@ -39,7 +39,7 @@ DIVISORS = {
     "analysis/memory/runs.py:POINTS",
     "hook/plans.py:_SMALL",
     "lowering/lower.py:_BATCH",
-    "passes/align_reads/edit.py:_RUNS",
+    "passes/align_reads/texts.py:_RUNS",
     "passes/contract/__init__.py:_PRODUCTS",
     "passes/coalesce/weights.py:_BLOCKS",
     "passes/small_work.py:REDUCES",

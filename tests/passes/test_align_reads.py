@@ -170,7 +170,7 @@ def test_who_gets_a_block_may_write_into_it() -> None:
         ((20, 20), lambda v: v.sum()),
         ((100, 40), lambda v: v + 1),
         ((190, 100), lambda v: v + 1),
-        ((1, SIZE), lambda v: v[:60:20, 5]),
+        ((1, SIZE), lambda v: v[:60:20, 5:6]),
     ],
     ids=["aligned", "several chunks each", "hardly cut", "each in a chunk of its own"],
 )

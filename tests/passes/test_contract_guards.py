@@ -103,8 +103,8 @@ def test_small_ones_by_the_thousand(columns: int, worth: bool) -> None:
 def test_users_of_a_block_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are needed by two sums of each block: to look through all of them would be quadratic."""
     looks = Counter[str]()
-    before = trees._identity
-    monkeypatch.setattr(trees, "_identity", lambda func: looks.update(["one"]) or before(func))
+    before = trees.identity_of
+    monkeypatch.setattr(trees, "identity_of", lambda func: looks.update(["one"]) or before(func))
     rows = 40
     weights, x = blocks(1, 2)[0], blocks(rows, 2)
     y = [(x * weights).sum(axis=1), (x * (weights + 1)).sum(axis=1)]

@@ -21,7 +21,7 @@ from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
 from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
-from dask_rewrite.passes.movement.moves import JOINS, Block, DType
+from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, DType
 from dask_rewrite.passes.movement.normal_forms import Forms
 from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
 
@@ -51,6 +51,7 @@ class Writer:
         self._here: Key = ""
         self._whole: set[Any] = set()
         self._indexes: dict[Any, tuple[Any, ...]] = {}
+        self._unseen: dict[Key, bool] = {}
         self._loose = LooseWriter(forms, max_whole)
 
     def task(self, key: Key) -> GraphNode | str:
@@ -88,7 +89,7 @@ class Writer:
             return filled(mosaic.shape, pieces[0].source.value, dtype)
         memory = self.forms.memory(key)
         if memory is None:
-            if not self._is_joined(key):
+            if not self._is_unseen(key):
                 return _IN_MEMORY
             memory = OWN
         own = memory.base is None or memory.shown is None
@@ -146,15 +147,34 @@ class Writer:
             return None
         return operation(operator.getitem, (TaskRef(piece.source), index_of(piece, shape)))
 
-    def _is_joined(self, key: Key) -> bool:
-        """All who use the block put it in C order; what is worked out of it follows its order of axes."""
-        users = self.site.consumers(key)
-        return all(id(getattr(self.nodes[user], "func", None)) in JOINS for user in users)
+    def _is_unseen(self, key: Key) -> bool:
+        """Nobody can tell how axes lie in it: what is worked out or taken of it is joined or asked for."""
+        nodes, known, path, opened = self.nodes, self._unseen, [key], set[Key]()
+        while path:
+            here = path[-1]
+            if here not in known:
+                users = [user for user in self.site.consumers(here) if not self._calls(user, JOINS)]
+                left = [user for user in users if user not in known]
+                if not all(
+                    self._calls(user, GETITEMS) or self.order.keeps(self.nodes[user]) for user in users
+                ):
+                    known[here] = False
+                elif left and here not in opened:
+                    opened.add(here)
+                    path += left
+                    continue
+                else:
+                    known[here] = all(known.get(user, False) for user in users)
+            path.pop()
+        return known[key]
+
+    def _calls(self, user: Key, functions: frozenset[int]) -> bool:
+        return id(getattr(self.nodes[user], "func", None)) in functions
 
     def _any_order(self, key: Key) -> bool:
         """Nobody who uses the block can tell which gaps it has."""
         return all(
-            self.order.keeps(self.nodes[user]) or id(getattr(self.nodes[user], "func", None)) in JOINS
+            self._calls(user, JOINS) or self.order.keeps(self.nodes[user])
             for user in self.site.consumers(key)
         )
 
