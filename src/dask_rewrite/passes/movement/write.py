@@ -149,7 +149,7 @@ class Writer:
 
     def _is_unseen(self, key: Key) -> bool:
         """Nobody can tell how axes lie in it: what is worked out or taken of it is joined or asked for."""
-        nodes, known, path, opened = self.nodes, self._unseen, [key], set[Key]()
+        known, path, opened = self._unseen, [key], set[Key]()
         while path:
             here = path[-1]
             if here not in known:
