@@ -142,8 +142,7 @@ class _Together:
             for key in levels[depth]:
                 if (found := self._needs(self.nodes[key])) is not None:
                     groups.setdefault(found[0], []).append((key, found[1]))
-            some = {needs: group for needs, group in groups.items() if _matters(group)}
-            small = [group for needs, group in some.items() if self._is_worth(needs)]
+            small = [group for needs, group in groups.items() if _matters(group) and self._is_worth(needs)]
             self._join([[each for each in group if self._may_join(each[0])] for group in small])
             slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
             for key in levels[depth]:

@@ -117,9 +117,8 @@ def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
         if type(node) is DataNode:
             numbered[new] = DataNode(new, None)
             continue
-        needs = sorted(
-            [number[dep] for dep in node.dependencies if dep in number]
-        )  # sets keep who came first
+        # sorted, since sets keep who came first
+        needs = sorted([number[dep] for dep in node.dependencies if dep in number])
         numbered[new] = make_task(new, len, (), NO_KWARGS, frozenset(needs))
     ranks = order(numbered)
     return {key: ranks[new] for key, new in number.items()}

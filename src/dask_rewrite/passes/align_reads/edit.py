@@ -17,16 +17,16 @@ from dask.typing import Key
 from dask.utils import key_split
 from toolz import pipe
 
-from dask_rewrite.analysis.facts import UNKNOWN, Facts
+from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.align_reads.reads import File
+from dask_rewrite.passes.align_reads.reads import File, nowhere
 from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
-from dask_rewrite.passes.demand.forms import form_of
+from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step, assembled, steps_of
 
@@ -162,11 +162,11 @@ class Edit:
 
         None in its place if the index of the read stands elsewhere as well.
         """
-        form, keys = form_of(node, _unknown, index)
+        form, keys = form_of(node, unknown, index)
         alike = form, keys.index(self.file.key), id(text)
         if alike not in self._around:
             names = {key: TaskRef(name) for key, name in zip(keys, _names(keys, self.file.key))}
-            found = steps_of(with_values(node, names), Facts(_nothing))
+            found = steps_of(with_values(node, names), Facts(nowhere))
             once = index is None or stands_once(index, found)
             self._around[alike] = self._assembled(found, text) if once else None
         return self._around[alike], keys
@@ -211,12 +211,3 @@ class Edit:
 
 def _names(keys: Sequence[Key], file: Key) -> list[str]:
     return [FILE if key == file else f"block {i}" for i, key in enumerate(keys)]
-
-
-def _unknown(key: Key) -> Any:
-    """Where a file is read is seen without knowing anything of blocks."""
-    return UNKNOWN
-
-
-def _nothing(key: Key) -> None:
-    """The same for facts."""

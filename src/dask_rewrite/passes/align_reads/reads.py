@@ -122,7 +122,7 @@ def calls_on(node: Any, file: Key) -> Iterator[tuple[Task, Any]]:
 def _calls_in_program(task: Task, file: Key) -> Iterator[tuple[Task, Any]]:
     """The same where the task is a program, whose steps refer to each other."""
     try:
-        steps = steps_of(task, Facts(_unknown))
+        steps = steps_of(task, Facts(nowhere))
     except Opaque:
         yield task, None
         return
@@ -136,7 +136,7 @@ def _calls_in_program(task: Task, file: Key) -> Iterator[tuple[Task, Any]]:
             yield call, None
 
 
-def _unknown(key: Key) -> None:
+def nowhere(key: Key) -> None:
     """Where a file is read is seen without knowing anything of blocks."""
 
 

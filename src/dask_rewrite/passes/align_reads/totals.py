@@ -11,7 +11,6 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
@@ -23,7 +22,7 @@ from dask_rewrite.passes.align_reads.texts import stands_once
 from dask_rewrite.passes.demand.boxes import lengths, whole
 from dask_rewrite.passes.demand.calls import Call, call_of
 from dask_rewrite.passes.demand.elementwise import TABLE
-from dask_rewrite.passes.demand.forms import form_of
+from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of, steps_of
@@ -104,7 +103,7 @@ class Borders:
         if type(node) is not Task:
             raise Visible
         index = self._file.indexes.get(key)
-        form, keys = form_of(node, _unknown, index)
+        form, keys = form_of(node, unknown, index)
         seen = [self.seen.get(used) for used in keys]
         if seen and all(type(each) is Partial for each in seen):
             return self._parts_together(key, node, (form, *[each[:3] for each in seen if each]), keys)
@@ -293,8 +292,3 @@ class Borders:
             boxes.update(part.boxes)
             stack += part.parts
         return len(boxes) == made.blocks
-
-
-def _unknown(key: Key) -> Any:
-    """What is known of blocks stands beside the form."""
-    return UNKNOWN

@@ -129,6 +129,11 @@ def form_of(
     return _named(node, places, value, blank), tuple(places)
 
 
+def unknown(key: Key) -> Any:
+    """What is known of blocks, for :func:`form_of`, where that does not matter."""
+    return UNKNOWN
+
+
 def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank: Any) -> Any:
     kind = type(here)
     if here is blank:
@@ -153,4 +158,4 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
     return id(here.value) if kind is DataNode else id(here)
 
 
-__all__ = ["Planned", "Plans", "form_of"]
+__all__ = ["Planned", "Plans", "form_of", "unknown"]
