@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -101,7 +101,35 @@ class Site:
         Outputs count as writers, since they belong to the user. What lies below a block that is read
         only may stand in for it, and then its users are read only too: answers stay true.
         """
-        known = self._read_only
+        return self.holds_above(key, self._read_only, self._views)
+
+    def _views(self, key: Key) -> list[Key] | None:
+        """The users that give a view of a block; None if somebody may write into it."""
+        if key in self._outputs:
+            return None
+        views = []
+        for user in self.consumers(key):
+            effect = self.effect(user)
+            if effect == "unknown":
+                return None
+            if effect == "view":
+                views.append(user)
+        return views
+
+    def holds_above(
+        self, key: Key, known: dict[Key, bool], passed_on: Callable[[Key], list[Key] | None]
+    ) -> bool:
+        """Whether something holds of a block and of all blocks that it is passed on to.
+
+        Parameters
+        ----------
+        key : Key
+            The block.
+        known : dict
+            Answers that were found; filled in.
+        passed_on : callable
+            From a key to the users of which the same has to hold; None if it does not hold here.
+        """
         path = [key]
         opened: set[Key] = set()
         while path:
@@ -109,26 +137,13 @@ class Site:
             if here in known:
                 path.pop()
                 continue
-            if here in self._outputs:
-                known[here] = False
-                continue
-            views = []
-            answer = True
-            for user in self.consumers(here):
-                effect = self.effect(user)
-                if effect == "unknown":
-                    answer = False
-                    break
-                if effect == "view":
-                    views.append(user)
-            if answer:
-                open_views = [user for user in views if user not in known]
-                if open_views and here not in opened:
-                    opened.add(here)
-                    path.extend(open_views)
+            users = passed_on(here)
+            if users is not None and here not in opened:
+                opened.add(here)
+                if left := [user for user in users if user not in known]:
+                    path.extend(left)
                     continue
-                answer = all(known.get(user, False) for user in views)
-            known[here] = answer
+            known[here] = users is not None and all(known.get(user, False) for user in users)
         return known[key]
 
     def same_annotations(self, one: Key, other: Key) -> bool:

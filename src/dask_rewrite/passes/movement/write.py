@@ -149,24 +149,13 @@ class Writer:
 
     def _is_unseen(self, key: Key) -> bool:
         """Nobody can tell how axes lie in it: what is worked out or taken of it is joined or asked for."""
-        known, path, opened = self._unseen, [key], set[Key]()
-        while path:
-            here = path[-1]
-            if here not in known:
-                users = [user for user in self.site.consumers(here) if not self._calls(user, JOINS)]
-                left = [user for user in users if user not in known]
-                if not all(
-                    self._calls(user, GETITEMS) or self.order.keeps(self.nodes[user]) for user in users
-                ):
-                    known[here] = False
-                elif left and here not in opened:
-                    opened.add(here)
-                    path += left
-                    continue
-                else:
-                    known[here] = all(known.get(user, False) for user in users)
-            path.pop()
-        return known[key]
+        return self.site.holds_above(key, self._unseen, self._passed_on)
+
+    def _passed_on(self, key: Key) -> list[Key] | None:
+        """Who works something out of a block, or takes a part of it; None if there are others."""
+        users = [user for user in self.site.consumers(key) if not self._calls(user, JOINS)]
+        passing = all(self._calls(user, GETITEMS) or self.order.keeps(self.nodes[user]) for user in users)
+        return users if passing else None
 
     def _calls(self, user: Key, functions: frozenset[int]) -> bool:
         return id(getattr(self.nodes[user], "func", None)) in functions
