@@ -81,9 +81,9 @@ class Behaviour:
 
     def takes_unknown(self, task: Task) -> bool:
         """Whether a call that we do not know stands in the first argument: one look for each function."""
-        args = task.args
+        args, strange = task.args, self._strange.of
         while args and type(inner := args[0]) is Task and inner.func not in _FRAMES:
-            if self._is_strange(inner.func):
+            if strange(inner.func, _is_unknown):
                 return True
             args = inner.args
         # dask hands some functions to one of its own, which calls them

@@ -123,17 +123,19 @@ class Numbering:
 
     def _calls(self, tasks: Sequence[Task]) -> None:
         """Number tasks that use no others."""
+        nodes, takes_unknown = self._nodes, self.behaviour.takes_unknown
         groups: dict[Hashable, list[Key]] = {}
         for task in tasks:
             if type(task.key) is str and _is_delayed(task.key):
-                continue
-            if self.behaviour.takes_unknown(task):
                 continue
             func = task.func
             owner = func.__self__ if type(func) is MethodType else func
             groups.setdefault((id(owner), len(task.args)), []).append(task.key)
         for group in groups.values():
-            if not self.behaviour.may_be_pure(cast(Task, self._nodes[group[0]]).func):
+            if not self.behaviour.may_be_pure(cast(Task, nodes[group[0]]).func):
+                continue
+            group = [key for key in group if not takes_unknown(cast(Task, nodes[key]))]
+            if not group:
                 continue
             fact = self._facts.of(group[0]) if self._find_constants else None
             constants = fact is not None and fact.fill is not None
