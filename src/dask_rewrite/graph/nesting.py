@@ -153,6 +153,8 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
 
 def depth_of(task: Task, templates: dict[int, int]) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
+    if _FLAT.issuperset(map(type, task.args)) and type(task.func) is not MethodType and not task.kwargs:
+        return 0  # as most are
     deepest, depth = 0, 0
     level = [task]
     while level:

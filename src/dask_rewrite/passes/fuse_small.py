@@ -226,8 +226,12 @@ class _Absorbing:
         What is gathered is all held at one time: there it goes for what is made of several blocks as well.
         """
         facts, nodes = self._site.facts, self.nodes
+        if task.key in self._slices or task.key in self._held:
+            return False
+        if len(task._dependencies) > 1 and not gathered:
+            return False
         deps = [dep for dep in task._dependencies if type(nodes.get(dep)) is Task]
-        if task.key in self._slices or task.key in self._held or not deps:
+        if not deps:
             return False
         if gathered:
             own = filter(self._site.used_once, deps)
@@ -235,8 +239,6 @@ class _Absorbing:
             given = estimate(facts, task.key)
             total = sum([size.nbytes for size in sizes if size is not None])
             return given is not None and total >= max(1, 2 * given.nbytes)
-        if len(task._dependencies) > 1:
-            return False
         (dep,) = deps
         alone = self._site.used_once(dep)
         if not alone and id(task.func) in GETITEMS:
