@@ -76,10 +76,15 @@ def test_without_a_limit_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         anomaly().compute()
 
 
-def test_of_what_is_unknown_nobody_knows_that_it_is_too_large() -> None:
-    with switched_on(), limited("1 kB"):
-        parts = [dask.delayed(lambda i: np.zeros(1000))(i) for i in range(10)]
-        assert dask.delayed(len)(parts).compute() == 10
+@pytest.mark.parametrize("on_memory", ["warn", "raise"])
+def test_of_what_nobody_can_guess_it_is_said_that_it_was_not_counted(on_memory: str) -> None:
+    """No limit is exceeded without a word, and nothing is refused that may well fit."""
+    parts = [dask.delayed(np.sort)(dask.delayed(lambda i: np.zeros(1000))(i)) for i in range(10)]
+    said = "cannot be told: what results weigh is not known of 10 of 'lambda', 10 of 'sort', and"
+    for limit in ("1 kB", "8 GB"):
+        with switched_on(), limited(limit, on_memory), pytest.warns(dask_rewrite.RewriteWarning) as warned:
+            dask.compute(*parts)
+        assert [said in str(each.message) for each in warned] == [True]
 
 
 def test_explain_says_that_sizes_are_unknown() -> None:

@@ -82,22 +82,41 @@ def within_limit(
 
         again = None if start is None else partial(resumed, start)
         graph, run = chosen(raw, graph, list(outputs), again, options, trace)
-        found = _exceeding(run, options.memory_limit) if run.peak > options.memory_limit else ""
+        found = [_exceeding(run, options.memory_limit), _uncounted(run, options.memory_limit)]
     except Exception as error:
         if options.on_error == "raise":
             raise
         _warn(f"rewrite.memory-limit could not be looked at: {error!r}")
         return graph
-    if found and not quiet:
+    if not quiet:
         # of unknown blocks nobody knows that they are too large
-        if options.on_memory == "raise" and run.least > options.memory_limit:
-            raise MemoryLimitError(found)
-        _warn(found)
+        _tell(found, options.on_memory == "raise" and run.least > options.memory_limit)
     return graph
+
+
+def _tell(found: Iterable[str], refuse: bool) -> None:
+    for said in filter(None, found):
+        if refuse:
+            raise MemoryLimitError(said)
+        _warn(said)
+
+
+def _uncounted(run: Any, limit: int) -> str:
+    """What there is to say of results of whose size nobody has an idea."""
+    if not run.uncounted:
+        return ""
+    made = ", ".join(f"{count:,} of {kind!r}" for kind, count in run.uncounted[:_NAMED])
+    return (
+        f"whether rewrite.memory-limit, {format_bytes(limit)}, is kept cannot be told: what results weigh is "
+        f"not known of {made}, and nothing was counted for them. What would help: collections that state "
+        "shapes and dtypes (da.from_delayed)"
+    )
 
 
 def _exceeding(run: Any, limit: int) -> str:
     """What there is to say of a graph that holds more than the limit."""
+    if run.peak <= limit:
+        return ""
     held = ", ".join(
         f"{each.tasks:,} of {each.name!r} ({format_bytes(each.nbytes)}) until {each.waits_for or 'the end'!r}"
         for each in run.standing[:_NAMED]

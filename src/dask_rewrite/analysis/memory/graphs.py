@@ -38,6 +38,8 @@ class Sized:
         One, or three if there are blocks of unknown size.
     unknown : int
         How many blocks have an unknown size.
+    uncounted : list of int
+        Those of which not even what they are made of is known: nobody can guess what they weigh.
     read, written : int
         Bytes out of files and into files.
     """
@@ -46,6 +48,7 @@ class Sized:
     results: Sequence[Result]
     works: list[Work] = field(default_factory=list)
     unknown: int = 0
+    uncounted: list[int] = field(default_factory=list)
     read: int = 0
     written: int = 0
 
@@ -86,13 +89,13 @@ def sized(
     read, written = sum([each.read for each in results]), sum([each.written for each in results])
     found = Sized(keys, results, read=read, written=written)
     inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
-    sizes = _sizes(results, inputs, found)
+    given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
+    sizes = _sizes(results, inputs, given, found)
     views: list[tuple[int, ...]] = [
         (number[each.view],) if each.view in number and number[each.view] in needed else ()
         for each, needed in zip(results, inputs)
     ]
     roots = _roots(nodes, keys, threads)
-    given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
     kept = frozenset([number[key] for key in outputs if key in number])
     for nbytes in sizes:
         owned = [size if each.owned is None else each.owned for size, each in zip(nbytes, results)]
@@ -124,7 +127,9 @@ def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
     return {key: ranks[new] for key, new in number.items()}
 
 
-def _sizes(results: Sequence[Result], inputs: Sequence[tuple[int, ...]], found: Sized) -> list[list[int]]:
+def _sizes(
+    results: Sequence[Result], inputs: Sequence[tuple[int, ...]], given: frozenset[int], found: Sized
+) -> list[list[int]]:
     """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that."""
     unknown = [each.nbytes is None for each in results]
     found.unknown = sum(unknown)
@@ -133,10 +138,14 @@ def _sizes(results: Sequence[Result], inputs: Sequence[tuple[int, ...]], found: 
         return [least]
     largest, all_of_them = max(least, default=0), sum(least)
     likely, most = least[:], least[:]
+    blind = set(given)  # what stands in the graph, such as a path, tells nothing of what is made of it
     for i, needed in enumerate(inputs):
         if unknown[i]:
+            if blind.issuperset(needed):
+                blind.add(i)
             likely[i] = max([likely[one] for one in needed], default=0) or SMALL
             most[i] = max(largest, min(all_of_them, sum([most[one] for one in needed])))
+    found.uncounted = sorted(blind - given)
     return [least, likely, most]
 
 

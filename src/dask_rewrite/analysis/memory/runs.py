@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,6 +12,7 @@ import dask.config
 from dask.typing import Key
 from dask.utils import key_split
 
+from dask_rewrite.analysis.memory.blocks import FINALIZE
 from dask_rewrite.analysis.memory.cluster import Cluster, on_cluster
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.threads import on_threads
@@ -58,6 +60,8 @@ class Run:
         Bytes out of files, into files, and from worker to worker.
     unknown : int
         Blocks of unknown size.
+    uncounted : list of (str, int)
+        Kinds of tasks, and how many of each, of whose results nobody can guess what they weigh.
     at : float
         When the peak is reached: the part of all tasks that are done.
     standing : list of Standing
@@ -76,6 +80,7 @@ class Run:
     written: int = 0
     moved: int = 0
     unknown: int = 0
+    uncounted: list[tuple[str, int]] = field(default_factory=list)
     at: float = 0.0
     standing: list[Standing] = field(default_factory=list)
     curve: list[int] = field(default_factory=list)
@@ -98,6 +103,8 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
     run.read, run.written, run.unknown, run.moved = graph.read, graph.written, graph.unknown, likely.moved
     run.floor = floor_of(graph.works[0])
+    kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
+    run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not kind.startswith(FINALIZE)]
     if likely.held:
         run.at = (likely.at + 1) / len(likely.held)
         run.standing = _standing(graph, likely, workers > 0)
