@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dask_rewrite.analysis.memory.turns import thrifty_order, waits
+from dask_rewrite.analysis.memory.turns import depth_first, thrifty_order, waits
 from dask_rewrite.analysis.memory.work import Work
 
 
@@ -163,3 +163,18 @@ def test_a_wide_task_is_not_gone_through_for_each_of_its_inputs(
     order, _ = thrifty_order(work)
     assert len(order) == len(inputs)
     assert Asked.times < 30
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_depth_first_does_each_task_once_and_after_what_it_needs(seed: int) -> None:
+    made = drawn(seed)
+    place = {task: i for i, task in enumerate(depth_first(made))}
+    assert sorted(place) == [task for task in range(len(made)) if task not in made.given]
+    assert all(place[one] < place[task] for task in place for one in set(made.inputs[task]) - made.given)
+
+
+def test_depth_first_is_linear_and_not_recursive() -> None:
+    """A chain, of which each task is needed by the last one, too."""
+    count = 100_000
+    inputs = [(task - 1,) if task else () for task in range(count)]
+    assert depth_first(work([*inputs, tuple(range(count))], [1] * (count + 1))) == list(range(count + 1))

@@ -101,6 +101,24 @@ def test_parts_are_cut_again_where_they_wait_for_each_other() -> None:
     assert BLOCKS < sum(stored.reads.values()) <= 4 * BLOCKS
 
 
+def test_one_task_after_the_other_where_what_is_made_of_many_blocks_would_pile_up() -> None:
+    """Rows of two arrays are put together out of columns; all of one come first where that holds less."""
+    both = [Stored(), Stored()]
+    wide = (6 * ROWS, COLUMNS // 4)
+    arrays = [
+        da.from_array(each, wide, name=f"stored-{i}", meta=np.empty((0, 0))) for i, each in enumerate(both)
+    ]
+    rows = [array.rechunk((ROWS, COLUMNS)) for array in arrays]
+    program = da.map_blocks(lambda a, b: (a * b).sum(axis=0, keepdims=True), *rows, dtype="f8").sum()
+    with switched_on(), limited(None), Added() as most:
+        (expected,) = dask.compute(program, scheduler="threads")
+    with switched_on(), limited(9 * BLOCK), Added() as held:
+        (found,) = dask.compute(program, scheduler="threads")
+    assert found == expected
+    assert most.peak > 12 * BLOCK
+    assert held.peak <= 9 * BLOCK
+
+
 def test_it_is_told() -> None:
     x = Stored().array()
     with switched_on(), limited(8 * BLOCK):

@@ -137,10 +137,10 @@ class _Search:
             return True
         if not self._may_repeat or floor > limit or sizes.unknown:
             return False
-        found = reading_again(ordered, limit, self._options)
-        if found is None:
-            return False
-        return self._with_turns(found, f"{name} again", len(found.order) - len(order))
+        return any(
+            self._with_turns(found, f"{name} again {way}", len(found.order) - len(order))
+            for way, found in enumerate(reading_again(ordered, limit, self._options))
+        )
 
     def found(self) -> _Best:
         """The best plan, under names that no other plan has."""

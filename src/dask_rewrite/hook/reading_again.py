@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from dask._task_spec import TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.memory.evictions import evictions
+from dask_rewrite.analysis.memory.evictions import Evicted, evictions
 from dask_rewrite.analysis.memory.graphs import Sized
+from dask_rewrite.analysis.memory.turns import depth_first
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, marked
@@ -28,11 +30,13 @@ _TIMES = 8
 _FILLED = (0.75, 1.0)
 
 
-def reading_again(plan: Ordered, limit: int, options: Options) -> Ordered | None:
+def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Ordered]:
     """The same tasks, of which some are done twice: what they read is let go of meanwhile.
 
     Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
-    again before that. Legal for what pass ``reread`` reads again, and only for the first tasks of a graph.
+    again before that. The order that holds little computes much that waits for other blocks; where there is
+    no room for that, all is read for one task after the other. Legal for what pass ``reread`` reads again,
+    and only for the first tasks of a graph.
 
     Parameters
     ----------
@@ -43,21 +47,26 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Ordered | None
     options : Options
         The configuration.
 
-    Returns
-    -------
-    Ordered or None
-        None if there is no room in this way either.
+    Yields
+    ------
+    Ordered
+        Ways for which there is room one by one, those with room for what runs side by side first.
     """
-    graph, sized, order = plan
-    again = _repeatable(graph, sized, options, limit // _SMALL)
-    work = sized.likely
+    again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL)
+    if not again:
+        return
+    work = plan.sized.likely
     most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
-    for part in _FILLED:
-        found = evictions(work, order, int(limit * part), again, most) if again else None
-        if found is not None and found.copies:
-            break
-    else:
-        return None
+    for order in (plan.order, depth_first(work)):
+        for part in _FILLED:
+            found = evictions(work, order, int(limit * part), again, most)
+            if found is not None and found.copies:
+                yield _with_copies(plan, found)
+
+
+def _with_copies(plan: Ordered, found: Evicted) -> Ordered:
+    """The graph with the tasks that are done again."""
+    graph, sized, _ = plan
     token = fingerprint([graph.origin.token, "again"])
     nodes: dict[Key, Any] = dict(graph.nodes)
     annotations = dict(graph.annotations)
@@ -76,7 +85,7 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Ordered | None
         nodes[keys[user]] = with_values(nodes[keys[user]], refs)
         view = results[user].view
         results[user] = results[user]._replace(view=copies.get(view or "", view))
-    other = Sized(keys, results, [found.work(work)])
+    other = Sized(keys, results, [found.work(sized.likely)])
     return Ordered(replace(graph, nodes=nodes, annotations=annotations), other, found.order)
 
 
