@@ -87,6 +87,18 @@ def test_of_what_nobody_can_guess_it_is_said_that_it_was_not_counted(on_memory: 
         assert [said in str(each.message) for each in warned] == [True]
 
 
+def test_values_that_stand_in_tasks_are_counted_as_they_are() -> None:
+    """Coordinates come into the blocks of ``xr.map_blocks`` in tuples with their names."""
+    xr = pytest.importorskip("xarray")
+    labelled = xr.Dataset({"a": (("x", "y"), drawn((8, 6), (4, 6)))}, {"x": np.arange(8), "y": np.arange(6)})
+    doubled = xr.map_blocks(lambda part: part * 2, labelled, template=labelled)
+    with switched_on(), limited("1 MB"):
+        assert bool((doubled.mean("x") > 0).all().a)
+        tuples = [dask.delayed(tuple)([1, np.zeros(1000)]), dask.delayed(tuple)([2, 3])]
+        dask.compute(*tuples)
+    assert dask_rewrite.forecast(*tuples, threads=1).after.uncounted == []
+
+
 def test_explain_says_that_sizes_are_unknown() -> None:
     parts = [dask.delayed(lambda i: np.zeros(1000))(i) for i in range(10)]
     said = "blocks of unknown size, so that more may be held: 11"  # their number is one

@@ -31,6 +31,8 @@ FINALIZE = "finalize"
 _VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fresh), identity])
 #: Functions that wait for others and give their first argument, or add to it in place.
 _PASSING = frozenset([chunks.bind, operator.iadd])
+#: Functions that give what they are given, in a container.
+_HOLDING = (tuple, list, dict)
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
 #: Functions that store blocks.
@@ -126,6 +128,8 @@ class Results:
                     continue
                 if inner is not node:
                     nbytes = self._size_of(inner)
+                elif node.func in _HOLDING and not node.dependencies:
+                    nbytes = nbytes_of(node.args)
                 elif type(key) is str and key.startswith(FINALIZE):
                     parts = [self._size_of(part) for part in _gathered(node)]
                     nbytes = None if None in parts else sum(part or 0 for part in parts)
