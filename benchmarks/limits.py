@@ -60,7 +60,7 @@ def row(name: str, data: Data, client: Any = None) -> tuple[list[str], str, floa
             found = dask_rewrite.forecast(*collections(PROGRAMS[name](data))[0], **how)
     floor = found.after.floor
     ours, cost = median([held for held, _ in runs]), min([seconds for _, seconds in runs]) / seconds
-    warned = any("rewrite.memory-limit is" in str(each.message) for each in said)
+    warned = any("rewrite.memory-limit" in str(each.message) for each in said)
     cannot = "no plan" if found.before.floor > limit else "refused" if floor > limit else "warned"
     verdict = "kept" if ours <= limit else cannot if warned else "NO"
     line = [
