@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, prod
@@ -70,11 +71,13 @@ class Demand:
         return search.rewritten() if search.places else graph
 
 
-def _sliced(graph: Graph, context: Context, takes: Takes) -> list[Key]:
-    """The blocks of the graph that parts are taken from."""
+def _sliced(graph: Graph, context: Context, takes: Takes) -> dict[Key, list[Task]]:
+    """The blocks of the graph that parts are taken from, and the tasks that do nothing else."""
     nodes = graph.nodes
-    sources = dict.fromkeys(map(takes.source, context.calling(graph, SELECTING_IDS)))
-    return [key for key in sources if type(key) is tuple and type(nodes.get(key)) is Task]
+    found: defaultdict[Key | None, list[Task]] = defaultdict(list)
+    for task in context.calling(graph, SELECTING_IDS):
+        found[takes.source(task)].append(task)
+    return {key: each for key, each in found.items() if type(key) is tuple and type(nodes.get(key)) is Task}
 
 
 class _Search:
@@ -97,11 +100,13 @@ class _Search:
         self.order = Order(self.site)
         self._rules = ByIdentity[bool]()
 
-    def run(self, started: list[Key]) -> None:
+    def run(self, sliced: Mapping[Key, list[Task]]) -> None:
         # Somewhere less must be taken than there is, by somebody who is made as a whole, for a start;
         # and what comes of a function that we do not know is made as a whole, and from all of its blocks.
-        value = self.facts.value
-        started = [key for key in started if self._may_shrink(key) and shape_of(value(key)) is not None]
+        value, may_shrink = self.facts.value, self._may_shrink
+        started = [
+            k for k, takers in sliced.items() if may_shrink(k, takers) and shape_of(value(k)) is not None
+        ]
         if not started:
             return
         below = self._below(started)
@@ -113,7 +118,7 @@ class _Search:
                     self._whole(user)
             self._decide(key)
 
-    def _may_shrink(self, key: Key) -> bool:
+    def _may_shrink(self, key: Key, takers: Sequence[Task]) -> bool:
         """Not all of a block is wanted, as far as is believed of it, and if its users are made as a whole."""
         nodes = self.graph.nodes
         if self.site.wanted(key) or not self._has_rule(nodes[key]):
@@ -121,18 +126,17 @@ class _Search:
         believed_of_it = believed(self.facts, key)
         shape = None if believed_of_it is None else believed_of_it.shape
         box: Box | None = None
-        users = self.site.consumers(key)
-        for user in (users[-1], *users[:-1]):  # the last corner and the first one are often all of it
-            node = nodes[user]
-            if self.takes.source(node) != key:
-                return self.takes.selects(node)
-            found = None if shape is None else self.takes.box(node, shape)
-            if found is None:
+        for task in (takers[-1], *takers[:-1]):  # the last corner and the first one are often all of it
+            found = None if shape is None else self.takes.box(task, shape)
+            if shape is None or found is None:
                 return True
             box = found if box is None else hull(box, found)
-            if shape is None or not self._is_worth(box, shape):
+            if not self._is_worth(box, shape):
                 return False
-        return box is not None
+        users = self.site.consumers(key)
+        if len(users) == len(takers):
+            return True
+        return all(self.takes.source(nodes[user]) == key or self.takes.selects(nodes[user]) for user in users)
 
     def _has_rule(self, node: GraphNode) -> bool:
         """Whether a task could be made for a part of its block, as far as its last function tells."""
