@@ -121,7 +121,7 @@ class References:
                 return ref
             if name in self.lazy:
                 return self.ref(key)
-        return self.ref(key) if key in self.flat else None
+        return self.new_ref(key) if key in self.flat else None
 
     def knows(self, key: Any) -> bool:
         """Whether something in the graph has this key; asks for nothing."""
@@ -148,7 +148,7 @@ class References:
         value = self.flat.get(key, _MISSING)
         if type(value) in _COPIES and self._is_block_of_ours(key):
             return self._block_ref(key)
-        if type(value) not in _MAY_NAME:
+        if type(value) not in _MAY_NAME or (type(value) is tuple and value and callable(value[0])):
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
         path: list[Key] = []  # chains of aliases can be long
@@ -184,7 +184,7 @@ class References:
         return type(key) is tuple and bool(key) and key[0] in self.blocks and self._is_block(key[0], key[1:])
 
     def _flat_ref(self, key: Key, value: Any) -> TaskRef:
-        if is_future(value) and key not in self.output_keys:
+        if type(value) is not Task and is_future(value) and key not in self.output_keys:
             new: Any = self._name_of_future(key, value.key)
         elif type(key) is not tuple:
             new = self.names.get(key, key)
@@ -294,7 +294,7 @@ class References:
 def _name_in(value: Any) -> Any:
     """What may be the key of another task, or None."""
     if type(value) is tuple:
-        return value if value and (type(value[0]) is str or not callable(value[0])) else None
+        return value if value and not callable(value[0]) else None
     if type(value) is TaskRef:
         return value.key
     return value if type(value) is str else None
