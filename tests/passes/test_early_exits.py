@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array import core
+from dask.typing import Key
 from hypothesis import given
 from hypothesis import strategies as st
 from toolz import compose
@@ -26,7 +27,9 @@ from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.hook import assemble
 from dask_rewrite.passes import halo_corners
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand import forms
 from dask_rewrite.passes.demand.forms import form_of
+from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.demand.windows import taken
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.share import Share
@@ -170,6 +173,37 @@ def test_large_blocks_are_not_shared_and_what_is_declared_large_is_looked_into(
     assert len(after.nodes) == kept
     assert says is None or says.asked
     assert (after.nodes["y"].dependencies == {("a", 0)}) == (kept == 3)
+
+
+def test_a_block_that_is_needed_whole_after_all_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes: list[Any] = []
+
+    class Planning(forms.Plan):
+        def __init__(self, node: GraphNode, facts: Facts, reassociate: bool, box: Any) -> None:
+            if type(getattr(node, "func", None)) is partial:  # what sums up, along the axis that is cut
+                boxes.append(box)
+            super().__init__(node, facts, reassociate, box)
+
+    monkeypatch.setattr(forms, "Plan", Planning)
+    y = da.nancumsum(da.random.default_rng(0).random((40, 8), chunks=(20, 8)), axis=0)[::13]
+    rewrite_tasks(y.dask, y.__dask_keys__())
+    assert boxes
+    assert None not in boxes
+
+
+def test_who_takes_parts_of_blocks_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Key] = []
+    source = Takes.source
+
+    def asking(self: Takes, node: Any) -> Key | None:
+        asked.append(node.key)
+        return source(self, node)
+
+    monkeypatch.setattr(Takes, "source", asking)
+    x = da.random.default_rng(0).random((40, 40), chunks=(40, 8)) + 1
+    y = x.rechunk((8, 40))
+    rewrite_tasks(y.dask, y.__dask_keys__())
+    assert len(asked) == len(set(asked)) == 25
 
 
 class Nodes(dict[Any, Any]):

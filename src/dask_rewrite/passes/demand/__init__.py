@@ -173,16 +173,13 @@ class _Search:
             self._whole(key)
             return
         planned = self.forms.of(node, box)
-        if planned is None:
+        made = None if planned is None else planned.plan.box
+        if made is None or made == whole(shape) or not self.remarks.allow(self.options.name, key):
             self._whole(key)
             return
-        made = planned.plan.box
-        if made is None or made == whole(shape) or not self.remarks.allow(self.options.name, key):
-            planned = self.forms.of(node, None)
-            assert planned is not None
-        else:
-            self.places[key] = ((self._name(key[0], made), *key[1:]), made)
-            self.remarks.applied(self.options.name, key, partial(_part, made, shape))
+        assert planned is not None
+        self.places[key] = ((self._name(key[0], made), *key[1:]), made)
+        self.remarks.applied(self.options.name, key, partial(_part, made, shape))
         self._keep(key, planned)
 
     def _whole(self, key: Key) -> None:
