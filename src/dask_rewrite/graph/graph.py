@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -55,6 +56,8 @@ class Origin:
         Names of layers and text keys as they were, by the names that they have now.
     kept : sequence of Key
         Inner tasks that kept their names, since they depended on nothing.
+    aliased : set of Key
+        Blocks that something refers to by another name: dask does not look through aliases when it fuses.
     """
 
     token: str = ""
@@ -62,6 +65,7 @@ class Origin:
     elementwise: frozenset[str] = frozenset()
     names: Mapping[Any, Any] = field(default_factory=dict)
     kept: Sequence[Key] = ()
+    aliased: AbstractSet[Key] = frozenset()
 
 
 @dataclass(slots=True)

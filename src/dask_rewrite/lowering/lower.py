@@ -154,6 +154,7 @@ class Lowering:
                 elementwise=frozenset(chain(refs.plans, map(refs.names.__getitem__, refs.plans))),
                 names={new: name for name, new in refs.names.items() if new != name},
                 kept=refs.kept,
+                aliased=refs.aliased,
             ),
         )
 

@@ -73,6 +73,7 @@ class References:
         self.names: dict[Any, str] = {}
         self.blocks_of: dict[Key, tuple[Any, ...]] = {}  # blocks that only name a delayed value, by its key
         self.kept: list[Key] = []  # inner tasks under their own names, since they depend on nothing
+        self.aliased: set[Key] = set()  # new keys of what goes by a second name
         self.token = ""
         self.order: list[str] = []  # of layers, as they were read
         self._rest_read = False
@@ -112,8 +113,7 @@ class References:
             return ref
         if type(key) is tuple and key:
             name = key[0]
-            table = self.blocks.get(name)
-            if table is not None:
+            if (table := self.blocks.get(name)) is not None:
                 coords = key[1:]
                 ref = table.get(coords)
                 if ref is None and self._is_block(name, coords):
@@ -173,10 +173,11 @@ class References:
                 break
         else:  # they go round in a circle
             ref = self._flat_ref(key, value)
-        for alias in path:
-            refs[alias] = ref
-        if path and type(key) is not tuple and type(path[-1]) is tuple:
-            self.blocks_of[ref.key] = path[-1]
+        if path:
+            refs.update(dict.fromkeys(path, ref))
+            self.aliased.add(ref.key)
+            if type(key) is not tuple and type(path[-1]) is tuple:
+                self.blocks_of[ref.key] = path[-1]
         return ref
 
     def _is_block_of_ours(self, key: Any) -> bool:
@@ -234,8 +235,7 @@ class References:
         if type(key) is tuple and key:
             parts: Any = key
             name = parts[0]
-            table = self.blocks.get(name)
-            if table is not None:
+            if (table := self.blocks.get(name)) is not None:
                 return self.block(name, parts[1:], table)
             if name in self.lazy:
                 return self._lazy_ref(key)

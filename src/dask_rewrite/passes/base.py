@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 from dask._task_spec import Task
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nodes import dependencies_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Replacement, Site
@@ -32,7 +32,8 @@ class Rule(Protocol):
 
     It is offered tasks that call one of ``anchors``. A rule may also have ``fed_by``: then only those
     that use the result of a task that calls one of these. A rule with ``inputs_above`` is offered all
-    tasks with more inputs than that instead, whatever they call.
+    tasks with more inputs than that instead, whatever they call; one with ``producers_first`` is offered
+    what a task uses before that task.
     """
 
     name: ClassVar[str]
@@ -66,6 +67,8 @@ class Rules:
         work = self._candidates(graph, context)
         if not work:
             return graph
+        if any(getattr(rule, "producers_first", False) for rule in self.rules):
+            work = list(producers_first(work, graph.nodes))[::-1]
         site = Site(graph, context)
         while work:
             key = work.pop()

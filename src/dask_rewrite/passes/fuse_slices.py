@@ -18,6 +18,7 @@ from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Replacement, Site
 
 _SHARED = Missed("the inner block has other users")
+_IN_MEMORY = Missed("the block would lie differently in memory than dask lays it")
 
 
 class _Getter(NamedTuple):
@@ -34,12 +35,16 @@ class FuseSlices:
 
     The load then reads only what is asked for: three elements of a file instead of a block. Legal where
     dask's own ``fuse_slice`` can compose the two indices, the load has no other user, and both agree on
-    the lock.
+    the lock; and where dask fuses the two as well, since a slice that is a copy lies otherwise in memory
+    than one that is a view, and sums follow the memory. Other loads are fused all the same where sums may
+    add in another order (``reassociate``).
     """
 
     name: ClassVar[str] = "fuse-slices"
     anchors: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
     fed_by: ClassVar[tuple[Callable[..., Any], ...]] = GETTERS
+    producers_first: ClassVar[bool] = True
+    reassociate: bool = True
 
     def rewrite(self, task: Task, site: Site) -> Replacement | Missed | None:
         source = task.args[0] if task.args else None
@@ -62,6 +67,8 @@ class FuseSlices:
             return Missed("the source is a matrix, which keeps its dimensions when sliced")
         if not _composable(inner, outer):
             return Missed("indices of different kinds")
+        if not (self.reassociate and inner.func is not getitem) and not _dask_fuses(task, below, site):
+            return _IN_MEMORY
         try:
             index = fuse_slice(inner.index, outer.index)
         except NotImplementedError:
@@ -86,6 +93,20 @@ def _getter(node: GraphNode) -> _Getter | None:
         options = {"asarray": node.func is not getitem, "lock": None, **node.kwargs}
         return _Getter(node.func, args[0], args[1], options["asarray"], options["lock"])
     return _Getter(node.func, *args) if len(args) == 4 else None
+
+
+def _dask_fuses(task: Task, below: Task, site: Site) -> bool:
+    """Whether dask fuses a slice with the one below, too: in pairs, and within chains of tasks alone.
+
+    An alias ends a pair. A slice that several tasks use is the end of a chain, or, where one of them uses
+    nothing else, a chain of its own: dask comes across it from there.
+    """
+    key = task.key
+    if below.func is getter_nofancy or below.key in site.graph.origin.aliased or below.key in site.replaced:
+        return False
+    users = site.consumers(key)
+    alone = len(users) == 1 and not site.wanted(key)
+    return alone or all(len(site.graph.nodes[user]._dependencies) > 1 for user in users)
 
 
 def _data(source: Any, site: Site) -> Any:

@@ -34,6 +34,7 @@ class Site:
         self.context = context
         self._outputs = frozenset(graph.outputs)
         self.changed = False
+        self.replaced: set[Key] = set()
         self.facts = context.facts(self.node, self)
         self.effects = Effects()
         self._read_only: dict[Key, bool] = {}
@@ -159,6 +160,7 @@ class Site:
                 self._consumers = {dep: list(found) for dep, found in self._consumers.items()}
             self.graph = self.graph.with_nodes(dict(self.graph.nodes))
             self.changed = True
+        self.replaced.add(key)
         old = self.graph.nodes[key]
         if (annotated := self.graph.annotations.get(key)) is not None:
             for new in nodes.keys() - self.graph.nodes.keys():  # they do a part of its work

@@ -31,7 +31,7 @@ from dask_rewrite.passes.site import Site
 #: The functions that take a part of a block, by identity.
 SELECTING_IDS = frozenset(map(id, SELECTING))
 #: Reads a slice of what is read at once, where dask does.
-_AT_ONCE = FuseSlices().rewrite
+_AT_ONCE = FuseSlices(reassociate=False).rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,9 @@ class _Search:
         elementwise = before.union([names[name] for name in names if name in before])
         if lost:
             self.context.without_unused(nodes, graph.outputs)
-        origin = replace(graph.origin, elementwise=elementwise)
+        aliased = {new for key, (new, _) in places.items() if key in graph.origin.aliased}
+        aliased |= graph.origin.aliased
+        origin = replace(graph.origin, elementwise=elementwise, aliased=aliased)
         return replace(graph, annotations=annotations, origin=origin).with_nodes(nodes)
 
     def _learn(self, key: Key, new: Key, box: Box) -> None:

@@ -80,7 +80,7 @@ class _Writer:
             return False
         _, _, there = self._found(part)
         room = 0 if type(name) is Step else self._room(name)
-        return room * size(made.box) < size(there) < 2 * size(made.box)
+        return room * size(made.box) < size(there) and size(part.box) < 2 * size(made.box)
 
     def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
         """The reference for a part, the index to take it with, and the box that stands there."""

@@ -1,0 +1,133 @@
+"""Slices of slices are fused where dask fuses them, so that sums follow the memory as they do there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array import chunk
+
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
+from dask_rewrite.pipeline.selection import TASK_PASSES
+from helpers import assert_same, stock, switched_on, tasks_of
+
+EXACT = {"rewrite.reassociate": False}
+
+
+class File:
+    """What is read lies as it did."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.reads = values, list[int]()
+        self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        found = self.values[index].copy(order="K")
+        if found.size:  # dask looks at none of it to find out its type
+            self.reads.append(found.size)
+        return found
+
+
+def turned(chunks: Any = (40, 200)) -> da.Array:
+    """Blocks in Fortran order, from a function that nobody knows."""
+    x = da.from_array(np.random.default_rng(0).normal(size=(40, 200)), chunks=chunks)
+    return x.map_blocks(lambda b: np.asfortranarray(b), dtype=x.dtype, meta=x._meta)
+
+
+def read(**options: Any) -> tuple[File, da.Array]:
+    file = File(np.asfortranarray(np.random.default_rng(0).normal(size=(40, 200))))
+    return file, da.from_array(file, chunks=(40, 200), **options)
+
+
+def assert_exact(*outputs: da.Array, **config: Any) -> None:
+    with stock():
+        expected = dask.compute(*outputs)
+    with switched_on(**config):
+        assert_same(dask.compute(*outputs), expected)
+
+
+def used_twice(y: da.Array) -> tuple[da.Array, ...]:
+    return (y.sum(), y.map_blocks(lambda b: b.sum(keepdims=True), chunks=(1, 1), dtype="f8"))
+
+
+PROGRAMS: dict[str, Callable[[da.Array], Any]] = {
+    "twice": lambda x: x[4:35, 20:180][:20, 5:150].sum(),
+    "three times": lambda x: x[4:36, 20:195][2:30, 9:170][3:25, 7:150].sum(),
+    "four times": lambda x: x[1:39, 9:195][2:36, 9:180][1:30, 7:155][2:20, :140].sum(),
+    "over a join": lambda x: da.concatenate([x[4:35, 20:180], x[:3, 20:180]])[:20, 5:150].sum(),
+    "over a roll": lambda x: da.roll(x[3:, 10:], 3, 0)[3:18, 4:185].sum(axis=1),
+    "over a rechunk": lambda x: x[4:39, 9:].rechunk((18, 190))[1:17, 9:180].mean(axis=0),
+    "used twice": lambda x: used_twice(x[3:37, 5:180][:18, 4:170]),
+    "asked for": lambda x: ((y := x[3:37, 5:180][:18, 4:170]), y.sum()),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("config", [EXACT, {}], ids=["exact", "default"])
+def test_sums_of_blocks_that_nobody_knows_follow_the_memory(name: str, config: dict[str, Any]) -> None:
+    """A slice of at most half of a block is a copy in C order, one of more shows the block."""
+    found = PROGRAMS[name](turned())
+    assert_exact(*(found if type(found) is tuple else (found,)), **config)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("options", [{}, {"fancy": False}, {"inline_array": True}, {"lock": True}], ids=str)
+def test_sums_of_slices_of_files_follow_the_memory(name: str, options: dict[str, Any]) -> None:
+    _, x = read(**options)
+    found = PROGRAMS[name](x)
+    assert_exact(*(found if type(found) is tuple else (found,)), **EXACT)
+
+
+def slices(y: da.Array, **config: Any) -> int:
+    """How many slices are left behind the pass."""
+    with switched_on(**config, **{"rewrite.passes": ["cull", "lower", "fuse-slices"]}):
+        return sum(getattr(node, "func", None) is chunk.getitem for node in tasks_of(y).values())
+
+
+def test_fires() -> None:
+    """Dask fuses slices in pairs, from below, and not over aliases."""
+    x = turned()
+    assert slices(x[4:, 2:][1:, :9] + 1) == 1
+    assert slices(x[4:, 2:][1:, :9][1:, :8] + 1) == 2
+    assert slices(x[4:, 2:][1:, :9][1:, :8][1:, :7] + 1) == 2
+    assert slices(x[4:, 2:].rechunk((18, -1))[1:15, :9] + 1) == 2
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+def test_only_what_is_asked_for_is_read_where_sums_may_add_otherwise(fancy: bool) -> None:
+    file, x = read(fancy=fancy)
+    y = x[:, 5:150]
+    outputs = (y.sum(), y.max())
+    with switched_on(**EXACT):
+        exact = dask.compute(*outputs)
+    assert file.reads == [40 * 200]  # as with dask, which does not fuse what is used twice
+    file.reads.clear()
+    with switched_on():
+        np.testing.assert_allclose(dask.compute(*outputs), exact)
+    assert file.reads == [40 * 145]
+
+
+def test_a_long_chain_is_fused_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dask_rewrite.passes import fuse_slices
+
+    asked: list[int] = []
+    before = fuse_slices._dask_fuses
+    monkeypatch.setattr(fuse_slices, "_dask_fuses", lambda *args: asked.append(1) or before(*args))
+    y = turned()
+    for _ in range(150):
+        y = y[:, 1:]
+    with switched_on(**{"rewrite.disable": ["demand"]}):
+        tasks_of(y)
+    assert 75 <= len(asked) <= 300
+
+
+def test_the_graph_is_the_same_object_where_nothing_fuses() -> None:
+    x = turned()[1:]
+    tasks = tasks_of(x)
+    graph = Graph(tasks, tuple(tasks))
+    assert TASK_PASSES["fuse-slices"]().run(graph, Context()) is graph
