@@ -17,6 +17,25 @@ from random_programs import MAX_BLOCKS, MAX_SIZE, OPERATIONS, axis_of, chunks_of
 SOURCES: dict[str, Callable[..., da.Array]] = {}
 STEPS: dict[str, Callable[[Any, list[da.Array]], da.Array]] = {}
 
+#: The smallest blocks are treated as large ones are, for two threads; no sum is regrouped.
+EAGER: dict[str, Any] = {
+    "scheduler": "threads",
+    "num_workers": 2,
+    "rewrite.reassociate": False,
+    "rewrite.options": {
+        "contract": {"min-bytes": 1},
+        "stream": {"min-bytes": 1},
+        "demand": {"max-share": 99},
+        "movement": {"max-whole": 1},
+        "fuse-small": {"max-bytes": 64},
+        "inline-sources": {"max-bytes": 64},
+        "halo-corners": {"max-bytes": 64},
+        "hoist": {"min-bytes": 1, "min-saved": 1},
+        "reuse-buffers": {"min-bytes": 1},
+        "reread": {"min-bytes": 1, "min-blocks": 1},
+    },
+}
+
 #: What blocks are though their array says that they are plain arrays of its dtype, in one case out of four.
 LIES: list[Callable[[Any], Any]] = [
     lambda block: block.astype("f4"),

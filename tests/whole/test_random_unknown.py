@@ -19,29 +19,10 @@ from hypothesis import given, settings
 
 from helpers import assert_same, assert_sound, keys_of, stock, switched_on, tasks_of
 from random_more import ADDED
-from random_unknown import SOURCES, STEPS, programs_of_unknown
+from random_unknown import EAGER, SOURCES, STEPS, programs_of_unknown
 
 for module in ("xarray", "zarr"):
     pytest.importorskip(module)
-
-#: The smallest blocks are treated as large ones are, for two threads; no sum is regrouped.
-EAGER: dict[str, Any] = {
-    "scheduler": "threads",
-    "num_workers": 2,
-    "rewrite.reassociate": False,
-    "rewrite.options": {
-        "contract": {"min-bytes": 1},
-        "stream": {"min-bytes": 1},
-        "demand": {"max-share": 99},
-        "movement": {"max-whole": 1},
-        "fuse-small": {"max-bytes": 64},
-        "inline-sources": {"max-bytes": 64},
-        "halo-corners": {"max-bytes": 64},
-        "hoist": {"min-bytes": 1, "min-saved": 1},
-        "reuse-buffers": {"min-bytes": 1},
-        "reread": {"min-bytes": 1, "min-blocks": 1},
-    },
-}
 
 
 def run(outputs: list[da.Array]) -> tuple[str, Any, set[Any]]:
