@@ -69,7 +69,7 @@ class File:
         self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        return self.values[index].copy(order="K")
+        return np.array(self.values[index], order="K")
 
 
 # -- choices ---------------------------------------------------------------------------------------

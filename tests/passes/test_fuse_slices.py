@@ -112,6 +112,13 @@ def test_only_what_is_asked_for_is_read_where_sums_may_add_otherwise(fancy: bool
     assert file.reads == [40 * 145]
 
 
+def test_elements_are_scalars_where_they_were() -> None:
+    """What is read is an array even if it is one element; what is taken of a block is not."""
+    _, x = read()
+    assert_exact(x[3, 4], x[3][4], x[3][4][None], x[3:7][2, 5])
+    assert_exact(x[3, 4], x[3, 4] + 1, x[3, 4].map_blocks(lambda b: np.asarray(type(b) is np.float64)))
+
+
 def test_a_long_chain_is_fused_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from dask_rewrite.passes import fuse_slices
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -67,12 +68,13 @@ class FuseSlices:
             return Missed("the source is a matrix, which keeps its dimensions when sliced")
         if not _composable(inner, outer):
             return Missed("indices of different kinds")
-        if not (self.reassociate and inner.func is not getitem) and not _dask_fuses(task, below, site):
-            return _IN_MEMORY
         try:
             index = fuse_slice(inner.index, outer.index)
         except NotImplementedError:
             return Missed("the indices do not compose")
+        anywhere = self.reassociate and inner.func is not getitem and not _is_element(index)
+        if not anywhere and not _dask_fuses(task, below, site):
+            return _IN_MEMORY
         func = getter if inner.func is getter_inline else inner.func
         asarray = outer.asarray or inner.asarray
         source = inner.source
@@ -107,6 +109,11 @@ def _dask_fuses(task: Task, below: Task, site: Site) -> bool:
     users = site.consumers(key)
     alone = len(users) == 1 and not site.wanted(key)
     return alone or all(len(site.graph.nodes[user]._dependencies) > 1 for user in users)
+
+
+def _is_element(index: Any) -> bool:
+    """Whether an index takes a single element: a read makes an array of it, a slice a scalar."""
+    return all(isinstance(i, Integral) for i in (index if type(index) is tuple else (index,)))
 
 
 def _data(source: Any, site: Site) -> Any:
