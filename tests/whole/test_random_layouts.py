@@ -55,6 +55,11 @@ def test_the_same_bits_where_no_sum_is_regrouped(seed: int) -> None:
     compare(built(written(seed)), **EXACT)
 
 
+@pytest.mark.parametrize("seed", [50331])
+def test_programs_that_differed_once(seed: int) -> None:
+    compare(built(written(seed)), **EXACT)
+
+
 @FEW
 @given(SEEDS)
 def test_small_blocks_are_treated_as_large_ones_are(seed: int) -> None:

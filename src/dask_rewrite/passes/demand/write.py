@@ -80,6 +80,8 @@ class _Writer:
             return False
         _, _, there = self._found(part)
         room = 0 if type(name) is Step else self._room(name)
+        if room <= 1 and any(type(item) is slice and (item.step or 1) < 0 for item in made.args[1]):
+            room = 0  # not even a view of all of it lies as the copy did
         return room * size(made.box) < size(there) and size(part.box) < 2 * size(made.box)
 
     def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
