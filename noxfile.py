@@ -18,6 +18,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 PYTEST = ["python", "-m", "pytest", "-W", "error", "-q"]
 # Half of the tests start clusters: more processes than this and they wait for each other.
 PARALLEL = ["-n", "2", "--dist", "loadfile"]
+# With other releases of dask and Python: what depends on them, and fewer random programs, but other ones.
+ELSEWHERE = ["-m", "not once", "--hypothesis-profile", "elsewhere"]
 # Releases of dask between the oldest and the newest, and what finds out first whether they fit.
 BETWEEN = ("2025.9.1", "2025.10.0", "2025.11.0", "2025.12.0")
 CLOSE_TO_DASK = [
@@ -81,7 +83,7 @@ def test(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """The tests on the oldest supported dask."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
-    session.run(*PYTEST, *PARALLEL, *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "1", *session.posargs)
 
 
 @nox.session(python="3.11")
@@ -92,7 +94,7 @@ def between(session: nox.Session) -> None:
     for version in BETWEEN:
         session.install("-q", "--no-deps", f"dask=={version}", f"distributed=={version}")
         try:
-            session.run(*PYTEST, *PARALLEL, *CLOSE_TO_DASK, *session.posargs)
+            session.run(*PYTEST, *PARALLEL, *ELSEWHERE, *CLOSE_TO_DASK, *session.posargs)
         except nox.command.CommandFailed:
             failed.append(version)
     if failed:
@@ -103,14 +105,14 @@ def between(session: nox.Session) -> None:
 def python313(session: nox.Session) -> None:
     """The tests on Python 3.13."""
     install(session, "demo", "test")
-    session.run(*PYTEST, *PARALLEL, *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "2", *session.posargs)
 
 
 @nox.session(python="3.14")
 def python314(session: nox.Session) -> None:
     """The tests on Python 3.14; not a part of .ci/run, since few machines have it yet."""
     install(session, "demo", "test")
-    session.run(*PYTEST, *PARALLEL, *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "3", *session.posargs)
 
 
 @nox.session

@@ -34,6 +34,12 @@ settings.register_profile(
     max_examples=3000,
     derandomize=False,
 )
+settings.register_profile(
+    "elsewhere",
+    parent=settings.get_profile("ci"),
+    max_examples=50,
+    derandomize=False,  # each release has a seed of its own: --hypothesis-seed
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SOURCE = Path(dask_rewrite.__file__).parents[1]

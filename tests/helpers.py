@@ -21,6 +21,7 @@ from dask.bag.core import optimize as stock_bag
 from dask.core import flatten
 from dask.delayed import optimize as stock_delayed
 from dask.highlevelgraph import HighLevelGraph
+from hypothesis import settings
 
 import dask_rewrite
 
@@ -44,6 +45,11 @@ def allocated(action: Callable[[], Any]) -> int:
         finally:
             tracemalloc.stop()
     return min(found)
+
+
+def examples(count: int) -> settings:
+    """Random examples: so many of each 150 that the profile asks for."""
+    return settings(max_examples=max(1, count * settings().max_examples // 150))
 
 
 def switched_on(**config: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 from dask.core import flatten
-from hypothesis import given, settings
+from hypothesis import given
 
 from analysis.facts_cases import FORMS, NUMBERS, Run, check, made
 from array_programs import COUNTING, MAKING, MOVING, matrix, values
@@ -23,10 +23,10 @@ from dask_rewrite.analysis import evaluate
 from dask_rewrite.analysis.fact_cache import signature
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge import Fact
+from helpers import examples
 from random_programs import programs
 
 OTHERS = ("M8[D]", "m8[s]", "U3", "S2", "O", [("a", "i4"), ("b", "f8")])
-
 
 # --------------------------------------------------------------------------------------
 # facts against blocks
@@ -214,7 +214,7 @@ def test_xarray() -> None:
 
 
 @given(programs())
-@settings(max_examples=60)
+@examples(60)
 def test_random_programs(program: tuple[list[da.Array], bool]) -> None:
     try:
         run = Run(*program[0])

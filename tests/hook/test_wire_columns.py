@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from dask._task_spec import GraphNode, List, Task
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_rewrite.hook.wire import Packed, _filled
 from dask_rewrite.hook.wire_numbers import Call, integers
+from helpers import examples
 from hook.wire_cases import (
     FORMS,
     ROWS,
@@ -147,7 +148,7 @@ def graphs(draw: st.DrawFn) -> dict[Any, Any]:
     return table(*tasks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs())
 def test_random_graphs(tasks: dict[Any, Any]) -> None:
     assert_arrives(tasks)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_rewrite.passes.movement.mosaic import (
@@ -24,6 +24,7 @@ from dask_rewrite.passes.movement.mosaic import (
     transposed,
     whole,
 )
+from helpers import examples
 
 
 def drawn(mosaic: Mosaic, sources: dict[Any, np.ndarray]) -> np.ndarray:
@@ -116,7 +117,7 @@ def programs(draw: Any) -> tuple[Mosaic, np.ndarray]:
 
 
 @given(programs())
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_a_mosaic_is_what_numpy_makes(made: tuple[Mosaic, np.ndarray]) -> None:
     mosaic, block = made
     assert mosaic.shape == block.shape
@@ -124,7 +125,7 @@ def test_a_mosaic_is_what_numpy_makes(made: tuple[Mosaic, np.ndarray]) -> None:
 
 
 @given(programs(), programs())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_composition_is_substitution(
     outer: tuple[Mosaic, np.ndarray], inner: tuple[Mosaic, np.ndarray]
 ) -> None:
@@ -140,7 +141,7 @@ def test_composition_is_substitution(
 
 
 @given(steps(3), st.tuples(*[st.integers(0, 4)] * 3))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_an_index_selects_what_numpy_selects(index: Any, shape: tuple[int, ...]) -> None:
     block = np.zeros(shape)
     try:

@@ -13,7 +13,7 @@ from dask._task_spec import Alias, List, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.local import get_sync
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_rewrite.graph.graph import Graph
@@ -22,6 +22,7 @@ from helpers import (
     assert_same_as_stock,
     checked,
     distinct,
+    examples,
     functions_in,
     stock,
     stock_tasks_of,
@@ -222,7 +223,7 @@ def programs(draw: Any) -> list[da.Array]:
 
 
 @given(programs())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_equivalent(made: list[da.Array]) -> None:
     last = made[-1]
     assert_same_as_stock(last, last.sum(), *made[len(made) // 2 : len(made) // 2 + 1])

@@ -11,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Task, TaskRef
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dask_rewrite
@@ -22,7 +22,7 @@ from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.regrid.grids import coarse_edges
 from dask_rewrite.passes.regrid.names import producers_first
 from dask_rewrite.remarks import Remarks
-from helpers import assert_linear, assert_same_as_stock, distinct, tasks_of
+from helpers import assert_linear, assert_same_as_stock, distinct, examples, tasks_of
 
 
 def padded(x: da.Array) -> da.Array:
@@ -63,7 +63,7 @@ def test_equivalent(step: Any, dtype: str) -> None:
         assert_same_as_stock(x, x.sum(), (x + 1).max(axis=0))
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(
     st.tuples(st.integers(3, 9), st.integers(3, 9)),
     st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([0, 1])), min_size=1, max_size=5),

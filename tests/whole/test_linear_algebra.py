@@ -13,10 +13,10 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask import delayed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, assert_sound, fan_in, keys_of, stock, switched_on, tasks_of
+from helpers import assert_same, assert_sound, examples, fan_in, keys_of, stock, switched_on, tasks_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Increasing number of chunks", "ignore::RuntimeWarning")
 
@@ -65,7 +65,7 @@ def compute(*outputs: Any, **config: Any) -> Any:
 
 
 @given(systems())
-@settings(max_examples=25)
+@examples(25)
 def test_linear_algebra(outputs: list[da.Array]) -> None:
     with stock():
         expected = dask.compute(*outputs, scheduler="sync")
@@ -109,7 +109,7 @@ def _array(i: int, n: int, dtype: str, chunks: int) -> tuple[da.Array, np.ndarra
 
 
 @given(st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_wide_folds_of_arrays(data: st.DataObject) -> None:
     fold = WIDE[data.draw(st.sampled_from(sorted(WIDE)))]
     count = data.draw(st.sampled_from([2, 8, 9, 17, 30, 70]))
@@ -152,7 +152,7 @@ DELAYED: dict[str, Callable[[list[Any]], Any]] = {
 
 
 @given(st.data())
-@settings(max_examples=80)
+@examples(80)
 def test_wide_folds_of_delayed_values(data: st.DataObject) -> None:
     fold = DELAYED[data.draw(st.sampled_from(sorted(DELAYED)))]
     count = data.draw(st.sampled_from([2, 9, 20, 70]))

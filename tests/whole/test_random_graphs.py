@@ -14,10 +14,10 @@ import numpy as np
 from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.local import get_sync
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, assert_sound, keys_of, rewrite_graph, stock, switched_on, tasks_of
+from helpers import assert_same, assert_sound, examples, keys_of, rewrite_graph, stock, switched_on, tasks_of
 
 
 class Recorder:
@@ -106,7 +106,7 @@ def test_a_random_graph_gives_the_same_values(drawn: Any) -> None:
 
 
 @given(graphs(), graphs())
-@settings(max_examples=60)
+@examples(60)
 def test_a_random_graph_in_layers(one: Any, other: Any) -> None:
     dsk, outputs, recorder = one
     above: dict[Any, Any] = {("above", i): (list, [key]) for i, key in enumerate(outputs)}
@@ -125,7 +125,7 @@ def test_a_random_graph_in_layers(one: Any, other: Any) -> None:
 
 
 @given(st.integers(1, 120), st.booleans(), st.booleans(), st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_a_deeply_nested_value(depth: int, legacy: bool, twice: bool, shared: int) -> None:
     recorder = Recorder()
     nested: Any = "seed" if legacy else TaskRef("seed")

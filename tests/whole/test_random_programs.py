@@ -11,9 +11,9 @@ import numpy as np
 from dask._task_spec import convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import funcname
-from hypothesis import given, settings
+from hypothesis import given
 
-from helpers import assert_same, assert_sound, functions_in, keys_of, stock, switched_on, tasks_of
+from helpers import assert_same, assert_sound, examples, functions_in, keys_of, stock, switched_on, tasks_of
 from random_programs import OPERATIONS, programs
 
 #: What is done to large blocks alone is done to these, too.
@@ -44,7 +44,7 @@ def test_the_same_bits_as_stock(program: tuple[list[da.Array], bool]) -> None:
 
 
 @given(programs())
-@settings(max_examples=60)
+@examples(60)
 def test_what_is_left_as_it_is_as_well(program: tuple[list[da.Array], bool]) -> None:
     outputs, _ = program
     with stock():
@@ -55,7 +55,7 @@ def test_what_is_left_as_it_is_as_well(program: tuple[list[da.Array], bool]) -> 
 
 
 @given(programs())
-@settings(max_examples=50)
+@examples(50)
 def test_optimizing_first_and_going_on(program: tuple[list[da.Array], bool]) -> None:
     import dask_rewrite
 
@@ -70,7 +70,7 @@ def test_optimizing_first_and_going_on(program: tuple[list[da.Array], bool]) -> 
 
 
 @given(programs())
-@settings(max_examples=30)
+@examples(30)
 def test_never_more_tasks_than_came_in(program: tuple[list[da.Array], bool]) -> None:
     outputs, _ = program
     raw = set().union(*(set(dict(x.__dask_graph__())) for x in outputs))
@@ -83,7 +83,7 @@ def shape_of(task: Any) -> tuple[Any, Any]:
 
 
 @given(programs(), programs())
-@settings(max_examples=40)
+@examples(40)
 def test_one_name_never_stands_for_two_tasks(
     one: tuple[list[da.Array], bool], other: tuple[list[da.Array], bool]
 ) -> None:

@@ -15,9 +15,9 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
-from helpers import assert_same, assert_sound, keys_of, stock, switched_on, tasks_of
+from helpers import assert_same, assert_sound, examples, keys_of, stock, switched_on, tasks_of
 from random_more import ADDED
 from random_unknown import EAGER, SOURCES, STEPS, programs_of_unknown
 
@@ -49,7 +49,7 @@ def test_small_blocks_are_treated_as_large_ones_are(outputs: list[da.Array]) -> 
     compare(outputs, **EAGER)
 
 
-@settings(max_examples=settings().max_examples // 3)
+@examples(50)
 @given(programs_of_unknown())
 def test_blocks_are_read_again_instead_of_held(outputs: list[da.Array]) -> None:
     compare(outputs, **EAGER, **{"rewrite.reread": True})
