@@ -18,8 +18,8 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 PYTEST = ["python", "-m", "pytest", "-W", "error", "-q"]
 # Half of the tests start clusters: more processes than this and they wait for each other.
 PARALLEL = ["-n", "2", "--dist", "loadfile"]
-# With other releases of dask and Python: what depends on them, and fewer random programs, but other ones.
-ELSEWHERE = ["-m", "not once", "--hypothesis-profile", "elsewhere"]
+# With other releases of dask or Python: what depends on them, and fewer random programs, but other ones.
+ELSEWHERE = ["-m", "not once", "--verify", "end", "--hypothesis-profile", "elsewhere", "--hypothesis-seed"]
 # Releases of dask between the oldest and the newest, and what finds out first whether they fit.
 BETWEEN = ("2025.9.1", "2025.10.0", "2025.11.0", "2025.12.0")
 CLOSE_TO_DASK = [
@@ -83,18 +83,19 @@ def test(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """The tests on the oldest supported dask."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
-    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "1", *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "1", *session.posargs)
 
 
 @nox.session(python="3.11")
 def between(session: nox.Session) -> None:
-    """The tests that are closest to dask, on each of the releases between the oldest and the newest."""
+    """The tests that are closest to dask, on releases between; of many cases, each on one."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
     failed = []
-    for version in BETWEEN:
+    for i, version in enumerate(BETWEEN):
         session.install("-q", "--no-deps", f"dask=={version}", f"distributed=={version}")
         try:
-            session.run(*PYTEST, *PARALLEL, *ELSEWHERE, *CLOSE_TO_DASK, *session.posargs)
+            part = [f"{4 + i}", "--share", f"{i}/{len(BETWEEN)}"]
+            session.run(*PYTEST, *PARALLEL, *ELSEWHERE, *part, *CLOSE_TO_DASK, *session.posargs)
         except nox.command.CommandFailed:
             failed.append(version)
     if failed:
@@ -103,16 +104,16 @@ def between(session: nox.Session) -> None:
 
 @nox.session(python="3.13")
 def python313(session: nox.Session) -> None:
-    """The tests on Python 3.13."""
+    """The tests on Python 3.13: a third of the cases where a test has many, as dask is that of `test`."""
     install(session, "demo", "test")
-    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "2", *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "2", "--share", "0/3", *session.posargs)
 
 
 @nox.session(python="3.14")
 def python314(session: nox.Session) -> None:
     """The tests on Python 3.14; not a part of .ci/run, since few machines have it yet."""
     install(session, "demo", "test")
-    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "--hypothesis-seed", "3", *session.posargs)
+    session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "3", "--share", "1/3", *session.posargs)
 
 
 @nox.session

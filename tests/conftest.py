@@ -7,10 +7,12 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import dask
 import pytest
@@ -19,6 +21,9 @@ from hypothesis import HealthCheck, settings
 import dask_rewrite
 import distributed  # noqa: F401  (registers its defaults before any test saves the configuration)
 from helpers import switched_on, unchanged_config
+
+# What is compiled for a block of four numbers takes ten seconds; in Python it is the same.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 settings.register_profile(
     "ci",
@@ -42,11 +47,36 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+#: A test with more cases than this has many: `--share` takes a part of them.
+MANY = 12
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share", help="I/N: of tests with many cases, the Ith of N shares, drawn by their names"
+    )
+    parser.addoption("--verify", default="each", help="rewrite.verify, where a test says nothing of it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--share"):
+        return
+    share, shares = map(int, config.getoption("--share").split("/"))
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        few = cases[item.nodeid.partition("[")[0]] <= MANY
+        (kept if few or crc32(item.nodeid.encode()) % shares == share else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
 SOURCE = Path(dask_rewrite.__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
-def strict_config() -> Iterator[None]:
+def strict_config(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test starts from dask's defaults, synchronous, and with our checks all on."""
     with unchanged_config():
         for key in ("array_optimize", "delayed_optimize", "bag_optimize"):
@@ -55,7 +85,7 @@ def strict_config() -> Iterator[None]:
             {
                 "scheduler": "sync",
                 "rewrite.on-error": "raise",
-                "rewrite.verify": "each",
+                "rewrite.verify": request.config.getoption("--verify"),
                 "dataframe.convert-string": False,
             }
         )

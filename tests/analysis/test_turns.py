@@ -10,6 +10,8 @@ import pytest
 from dask_rewrite.analysis.memory.turns import depth_first, thrifty_order, waits
 from dask_rewrite.analysis.memory.work import Work
 
+pytestmark = pytest.mark.once
+
 
 def work(
     inputs: list[tuple[int, ...]],

@@ -196,10 +196,10 @@ def test_some_tasks_stand_for_all(name: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("name", LARGE)
 def test_few_steps_tell_that_a_large_graph_stays(name: str) -> None:
     """Lines of Python for each task, whatever the machine; as many for millions above the usual limit."""
-    x = LARGE[name](250)
+    x = LARGE[name](125)
     dask_rewrite.explain(LARGE[name](3))  # what is imported then is no step of this
     reports: list[Any] = []
-    with dask.config.set({"rewrite.lower-limit": 60_000}):
+    with dask.config.set({"rewrite.lower-limit": 15_000}):
         calls = work_of(lambda: reports.append(dask_rewrite.explain(x)))
     assert reports[0].form == "stock"
     assert calls < 9 * reports[0].before.tasks

@@ -26,6 +26,8 @@ from dask_rewrite.passes.movement.mosaic import (
 )
 from helpers import examples
 
+pytestmark = pytest.mark.once
+
 
 def drawn(mosaic: Mosaic, sources: dict[Any, np.ndarray]) -> np.ndarray:
     """The block that a mosaic describes; fails where pieces overlap or leave a gap."""

@@ -320,25 +320,25 @@ def test_small_blocks_are_new_arrays(numbers: int, fires: bool) -> None:
 
 
 def _drawn(path: Path) -> da.Array:
-    return da.random.default_rng(1).random((2048, 1024), chunks=(1024, 1024))
+    return da.random.default_rng(1).random((1024, 512), chunks=(512, 512))
 
 
 def _in_memory(path: Path) -> da.Array:
-    return da.from_array(np.arange(2048.0 * 1024).reshape(2048, 1024), chunks=(1024, 1024))
+    return da.from_array(np.arange(1024.0 * 512).reshape(1024, 512), chunks=(512, 512))
 
 
 def _in_hdf5(path: Path) -> da.Array:
     h5py = pytest.importorskip("h5py")
     file = h5py.File(path / "x.h5", "w")
-    file["x"] = np.arange(2048.0 * 1024).reshape(2048, 1024)
-    return da.from_array(file["x"], chunks=(1024, 1024))
+    file["x"] = np.arange(1024.0 * 512).reshape(1024, 512)
+    return da.from_array(file["x"], chunks=(512, 512))
 
 
 def _in_zarr(path: Path) -> da.Array:
     zarr = pytest.importorskip("zarr")
-    store = zarr.open(str(path / "x.zarr"), mode="w", shape=(2048, 1024), chunks=(1024, 1024), dtype="f8")
-    store[:] = np.arange(2048.0 * 1024).reshape(2048, 1024)
-    return da.from_array(store, chunks=(1024, 1024))
+    store = zarr.open(str(path / "x.zarr"), mode="w", shape=(1024, 512), chunks=(512, 512), dtype="f8")
+    store[:] = np.arange(1024.0 * 512).reshape(1024, 512)
+    return da.from_array(store, chunks=(512, 512))
 
 
 def peak(x: da.Array) -> int:
@@ -349,10 +349,10 @@ def peak(x: da.Array) -> int:
 def test_one_block_is_allocated_beyond_the_input(source: Callable[[Path], da.Array], tmp_path: Path) -> None:
     """What a block is read with may be more than what is computed of it."""
     x = source(tmp_path)
-    block = 8 * MB
+    block = 2 * MB
     given = 0 if source is _in_memory else block
     with stock():
-        reading = peak(x[:1024].map_blocks(np.sum, dtype="f8", chunks=(), drop_axis=(0, 1)))
+        reading = peak(x[:512].map_blocks(np.sum, dtype="f8", chunks=(), drop_axis=(0, 1)))
         assert peak(program(x)) >= 2 * block
     most = max(given + 1.1 * block, reading + 0.25 * block)
     with switched_on():  # the threads of Zarr let go of a block when all of them have had some work

@@ -29,6 +29,7 @@ def shown(folder: Path, html: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=100, check=True).stdout
 
 
+@pytest.mark.once
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 @pytest.mark.timeout(240)
 def test_remarks_are_filtered_in_a_browser(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ NUMBERS = [
 ]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
 def test_small_numbers_are_fine_for_every_option(name: str, option: str, number: int) -> None:

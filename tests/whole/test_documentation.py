@@ -17,6 +17,7 @@ import dask_rewrite
 from dask_rewrite.pipeline.selection import PASSES
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.once
 
 
 def test_the_configuration_table_has_every_key_with_its_default() -> None:

@@ -12,6 +12,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import dask
@@ -223,15 +224,24 @@ def counted(make: Callable[[da.Array], Any], way: Any, source: Any, context: Any
 FEW = ("itself", "rechunk", "slice", "step, rechunk", "gram")
 
 
-def cases(first: str, second: str) -> Iterator[tuple[str, Callable[[da.Array], Any]]]:
+def cases(first: str, second: str) -> Iterator[tuple[str, Callable[[da.Array], Any], Any]]:
+    """The name of each case, what it makes, and of which source."""
     ones, twos = KINDS[first], KINDS[second]
     pairs = list(itertools.product(ones, twos))
     if first == second:
         pairs = list(itertools.combinations_with_replacement(ones, 2))
     elif first == "array":
         pairs = list(itertools.product(FEW, twos))
-    for one, two in pairs:
-        yield f"{first} {one}, {second} {two}", lambda x, one=one, two=two: (ones[one](x), twos[two](x))
+    sources = SOURCES[:2] if "dataframe" in (first, second) else SOURCES  # see the test below
+    for (one, two), source in zip(pairs, itertools.cycle(sources), strict=False):
+        name = f"{first} {one}, {second} {two}"
+        yield name, lambda x, one=one, two=two: (ones[one](x), twos[two](x)), source
+
+
+@cache
+def with_dask(first: str, second: str, way: Any) -> list[tuple[Any, Loads]]:
+    """Answers and loads, which several of our ways are compared with."""
+    return [counted(make, way, source, stock) for _, make, source in cases(first, second)]
 
 
 PAIRS = [pytest.param(*pair, id="-".join(pair)) for pair in itertools.combinations_with_replacement(KINDS, 2)]
@@ -245,10 +255,9 @@ def test_a_pair_loads_no_more_than_with_dask(first: str, second: str, way: str) 
         theirs = together  # `dask.optimize` takes no reduction of a dataframe
         if way in ("dask.optimize", "one by one"):
             ours = together
-    sources = SOURCES[:2] if "dataframe" in (first, second) else SOURCES  # see the test below
-    for number, (name, make) in enumerate(cases(first, second)):
-        source = sources[number % len(sources)]
-        expected, most = counted(make, theirs, source, stock)
+    for (name, make, source), (expected, most) in zip(
+        cases(first, second), with_dask(first, second, theirs), strict=True
+    ):
         found, loads = counted(make, ours, source, switched_on)
         assert sum(loads.values()) <= sum(most.values()), (name, source.__name__)
         assert loads.keys() == most.keys() or source is from_lazy  # which may read parts of blocks

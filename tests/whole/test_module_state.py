@@ -12,6 +12,8 @@ import pytest
 from dask_rewrite.graph import kinds
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.once
+
 PLANTED = """
 from collections import deque
 from functools import cache

@@ -18,6 +18,7 @@ STEP = re.compile(
     r"```\w+\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+pytestmark = pytest.mark.once
 
 
 def follow(steps: str, copy: Path) -> list[str]:

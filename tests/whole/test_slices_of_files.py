@@ -37,6 +37,7 @@ def test_only_what_is_needed_is_decoded(name: str, source: str, files: slices.Fi
     assert after <= wanted <= before
 
 
+@pytest.mark.once
 def test_no_more_than_the_rival_decodes() -> None:
     """What another optimizer needs for the right answers, in a process of its own, where it is installed."""
     pytest.importorskip("dask_array")

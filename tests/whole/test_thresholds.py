@@ -7,6 +7,7 @@ import pytest
 from thresholds import DIVISORS, NO_THRESHOLDS, SOURCE, mixed, outcome, thresholds
 
 pytest.importorskip("h5py")
+pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("seed", range(3))
