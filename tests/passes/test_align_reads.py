@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ class Stored:
         return self.counter["get"], several
 
 
+#: Nobody writes into them, so tests share them.
+stored = cache(Stored)
+
+
 def reasons(made: Any) -> list[tuple[str, str]]:
     trace = Trace()
     rewrite_tasks(made.dask, made.__dask_keys__(), trace=trace)
@@ -91,7 +96,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[[Any], Any], int]] = {
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:Increasing number of chunks")
 def test_each_chunk_is_decoded_once(name: str, dtype: str) -> None:
     chunks, make, wanted = PROGRAMS[name]
-    source = Stored(dtype=dtype)
+    source = stored(dtype=dtype)
     with stock():
         before, expected = source.gets(make, chunks)
     with switched_on():
@@ -118,7 +123,7 @@ def test_the_figures_of_large_blocks() -> None:
 
 
 def test_shards_are_what_is_decoded() -> None:
-    source = Stored(chunks=(10, 10), shards=(40, 40))
+    source = stored(chunks=(10, 10), shards=(40, 40))
     assert stored_chunks(source.array) == (40, 40)
     v = da.from_array(source.array, chunks=(60, 60))
     assert reasons(v + 1) == [("applied", "49 decoded chunks become 25")]
@@ -129,7 +134,7 @@ def test_shards_are_what_is_decoded() -> None:
 
 
 def test_there_are_no_fewer_reads_than_threads() -> None:
-    v = da.from_array(Stored().array, chunks=(20, 20)).rechunk((100, 100))
+    v = da.from_array(stored().array, chunks=(20, 20)).rechunk((100, 100))
     with dask.config.set(scheduler="threads", num_workers=4):
         assert reasons(v) == [("applied", "100 reads become 4")]
     with dask.config.set(scheduler="threads", num_workers=5):
@@ -153,7 +158,7 @@ def test_who_gets_a_block_may_write_into_it() -> None:
         block += 1
         return block
 
-    source = Stored(dtype="i8")
+    source = stored(dtype="i8")
     v = da.from_array(source.array, chunks=((10, 50, 140), (SIZE,)))
     made = v.map_blocks(writes, dtype="i8", meta=np.empty((0, 0), "i8")), v
     with stock():
@@ -175,7 +180,7 @@ def test_who_gets_a_block_may_write_into_it() -> None:
     ids=["aligned", "several chunks each", "hardly cut", "each in a chunk of its own"],
 )
 def test_leaves_alone(chunks: Any, make: Callable[[Any], Any]) -> None:
-    assert reasons(make(da.from_array(Stored().array, chunks=chunks))) == []
+    assert reasons(make(da.from_array(stored().array, chunks=chunks))) == []
 
 
 def test_leaves_other_sources_alone() -> None:
@@ -192,7 +197,7 @@ def test_leaves_other_sources_alone() -> None:
 
 def test_annotations_go_to_the_aligned_reads() -> None:
     with dask.annotate(priority=3):
-        v = da.from_array(Stored().array, chunks=(30, 30))
+        v = da.from_array(stored().array, chunks=(30, 30))
     graph = rewrite_tasks((v + 1).dask, (v + 1).__dask_keys__())
     assert graph is not None
     units = [key for key in graph.nodes if "aligned" in str(key)]
@@ -221,7 +226,7 @@ def held_bytes(made: Any) -> int:
 
 def test_only_chunks_of_two_blocks_are_held() -> None:
     """A row of blocks of (50, 200) over chunks of (20, 20): the chunks on a border are half of 20 x 200."""
-    v = da.from_array(Stored().array, chunks=(50, SIZE)).map_blocks(mean_free, dtype="f8").sum()
+    v = da.from_array(stored().array, chunks=(50, SIZE)).map_blocks(mean_free, dtype="f8").sum()
     with switched_on():
         assert loads(tasks_of(v), getter) == 4 + 2
         assert held_bytes(v) <= 2 * 20 * SIZE * 8 + 100
@@ -233,7 +238,7 @@ def test_only_chunks_of_two_blocks_are_held() -> None:
 )
 def test_memory_goes_before_reads(chunks: Any, held: int, wanted: int) -> None:
     """Chunks are decoded again along the leading axis, or along all, rather than held."""
-    source = Stored()
+    source = stored()
     with stock(), dask.config.set(num_workers=1):
         before, expected = source.gets(lambda v: v + 1, chunks)
     with switched_on(**{"rewrite.options": {"align-reads": {"max-held": held}}}, scheduler="sync"):
@@ -258,7 +263,7 @@ def test_large_blocks_are_put_together_only_where_that_saves_much() -> None:
 
 def test_boxes_that_two_tasks_read_are_read_once() -> None:
     """Blocks of one array that are blocks of another too, one of them written into."""
-    source = Stored(dtype="i8")
+    source = stored(dtype="i8")
     v = da.from_array(source.array, chunks=((10, 50, 140), (SIZE,)))
     w = da.from_array(source.array, chunks=((10, 40, 150), (SIZE,)))
     with stock():

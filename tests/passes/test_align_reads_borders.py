@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,10 @@ class Stored:
         return self.counter["get"], found
 
 
+#: Nobody writes into them, so tests share them.
+stored = cache(Stored)
+
+
 def applied(made: Any) -> list[str]:
     trace = Trace()
     rewrite_tasks(made.dask, made.__dask_keys__(), trace=trace)
@@ -47,7 +51,7 @@ def applied(made: Any) -> list[str]:
 
 
 def is_moved(make: Callable[[Any], Any], chunks: Any = BLOCK, dtype: str = "f8") -> bool:
-    return "go between chunks" in " ".join(applied(make(da.from_array(Stored(dtype).array, chunks=chunks))))
+    return "go between chunks" in " ".join(applied(make(da.from_array(stored(dtype).array, chunks=chunks))))
 
 
 def close(found: Any, expected: Any) -> None:
@@ -80,7 +84,7 @@ MOVED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("dtype", ["f8", "i4"])
 def test_each_chunk_is_decoded_once(name: str, dtype: str) -> None:
     make = MOVED[name]
-    source = Stored(dtype)
+    source = stored(dtype)
     with stock():
         _, expected = source.gets(make)
     with switched_on(num_workers=2):
@@ -116,7 +120,7 @@ SEEN: dict[str, Callable[[Any], Any]] = {
 
 
 def assert_borders_stay(make: Callable[[Any], Any], dtype: str) -> None:
-    source = Stored(dtype)
+    source = stored(dtype)
     with stock():
         _, expected = source.gets(make)
     with switched_on(num_workers=2):
@@ -131,7 +135,7 @@ def test_where_somebody_sees_the_blocks(name: str) -> None:
 
 def test_blocks_that_are_made_differently_are_seen() -> None:
     """Sums of blocks of one grid, of which some are doubled, or have another number of their own."""
-    source = Stored("i8")
+    source = stored("i8")
     v = da.from_array(source.array, chunks=(BLOCK, SIZE))
     rows = [v[i : i + BLOCK] for i in range(0, SIZE, BLOCK)]
     for made in (
@@ -172,7 +176,7 @@ def test_what_is_lost_of_a_block(name: str) -> None:
 
 
 def test_outputs_of_the_same_names_keep_their_blocks() -> None:
-    v = da.from_array(Stored("i8").array, chunks=BLOCK)
+    v = da.from_array(stored("i8").array, chunks=BLOCK)
     with stock():
         expected = dask.compute(v.sum(), v + 1, partial_sums(v), scheduler="sync")
     with switched_on(num_workers=2):
@@ -181,7 +185,7 @@ def test_outputs_of_the_same_names_keep_their_blocks() -> None:
 
 def test_other_blocks_have_other_names() -> None:
     """Partial sums over other borders are other values: their names must be others than those of stock."""
-    made = da.from_array(Stored("f8").array, chunks=BLOCK).sum()
+    made = da.from_array(stored("f8").array, chunks=BLOCK).sum()
     with switched_on(num_workers=2):
         ours = tasks_of(made)
     common = {key for key in ours.keys() & stock_tasks_of(made).keys() if type(key) is tuple}
@@ -212,7 +216,7 @@ def test_blocks_within_chunks_stay() -> None:
 
 def test_annotations_stay() -> None:
     with dask.annotate(priority=3):
-        v = da.from_array(Stored("f8").array, chunks=BLOCK)
+        v = da.from_array(stored("f8").array, chunks=BLOCK)
     made = v.sum()
     with switched_on(num_workers=2):
         graph = rewrite_tasks(made.dask, made.__dask_keys__())
