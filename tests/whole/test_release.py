@@ -93,6 +93,15 @@ def test_releases_in_between_are_tested() -> None:
     assert all((ROOT / path).exists() for path in close)
 
 
+def test_random_programs_and_shares_of_cases_differ_from_job_to_job() -> None:
+    text = (ROOT / "noxfile.py").read_text()
+    seeds = re.findall(r'\*ELSEWHERE, "(\d+)"', text) + [str(4 + i) for i in range(4)]
+    assert "4 + i" in text
+    assert len(seeds) == len(set(seeds)) == 7
+    shares = re.findall(r'"--share", "(\d)/(\d)"', text)
+    assert len(shares) == len(set(shares)) == 2
+
+
 def test_the_recipe_is_whole() -> None:
     found = recipe()
     assert (ROOT / "recipe" / found["source"]["path"] / "pyproject.toml").resolve() == ROOT / "pyproject.toml"
