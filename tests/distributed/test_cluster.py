@@ -35,7 +35,7 @@ def test_leapfrog(client: Any, steps: int) -> None:
     assert_same(client.compute(leapfrog(steps)).result(timeout=60), leapfrog_by_hand(steps))
 
 
-@pytest.mark.parametrize("steps", [150, 1_000])
+@pytest.mark.parametrize("steps", [150, 500])  # dask takes seconds to build twice as many
 def test_array_to_delayed_to_array(client: Any, steps: int) -> None:
     assert_same(client.compute(there_and_back(steps)).result(timeout=60), np.arange(4.0) + steps)
 

@@ -37,6 +37,7 @@ def test_there_are_programs_of_all_kinds() -> None:
     assert len(as_written.PROGRAMS) >= 55
 
 
+@pytest.mark.once
 def test_the_table_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
