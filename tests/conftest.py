@@ -94,6 +94,12 @@ def strict_config(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def verified_at_each_pass(strict_config: None) -> None:
+    """For tests of what is found then."""
+    dask.config.set({"rewrite.verify": "each"})
+
+
+@pytest.fixture
 def on() -> Iterator[None]:
     """Our optimizer, switched on for arrays, delayed and bag."""
     with switched_on():

@@ -24,6 +24,8 @@ from dask_rewrite.pipeline.verify_facts import check_facts
 from dask_rewrite.remarks import RewriteWarning
 from helpers import switched_on
 
+pytestmark = pytest.mark.usefixtures("verified_at_each_pass")
+
 X = DataNode("x", np.arange(6.0).reshape(2, 3))
 
 

@@ -31,6 +31,7 @@ from helpers import (
 )
 from passes_on_trial import installed
 
+pytestmark = pytest.mark.usefixtures("verified_at_each_pass")
 VALUE = (np.arange(16.0).reshape(4, 4) + 1).T.sum(axis=0)
 
 
