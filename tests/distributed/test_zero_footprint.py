@@ -135,7 +135,7 @@ def test_programs(bare: Any) -> None:
 
 def test_batches(bare: Any) -> None:
     """Tiny tasks of known functions in ones of up to 64, those of a function of ours in ones of up to 16."""
-    x = da.random.default_rng(5).integers(0, 99, (180, 180), chunks=2)
+    x = da.random.default_rng(5).integers(0, 99, (90, 90), chunks=2)
     y = da.arange(10_000, chunks=1).map_blocks(lambda block: block * 3)
     z = (x + x.T, y.sum(), y)
     with dask.config.set({"rewrite.options": {"coalesce": {"min-tasks": 1000}}}):
