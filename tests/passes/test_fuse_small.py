@@ -22,7 +22,7 @@ from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.remarks import Remarks
-from helpers import assert_same, assert_same_as_stock, switched_on
+from helpers import assert_same, assert_same_as_stock, examples, switched_on
 
 
 def gathering(size: int = 8, pieces: int = 3, func: Any = operator.getitem) -> Graph:
@@ -262,6 +262,7 @@ def test_the_bisect_limit_counts_single_tasks() -> None:
     assert len(after.nodes) == 5
 
 
+@examples(60)
 @given(st.integers(1, 30), st.integers(1, 7), st.sampled_from(["rows", "columns", "both"]))
 def test_equivalent_on_fancy_indexing(n: int, chunk: int, axis: str) -> None:
     x = da.from_array(np.arange(float(n * n)).reshape(n, n), chunks=chunk)

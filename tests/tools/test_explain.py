@@ -43,8 +43,8 @@ def test_the_last_row_is_what_one_gets(x: da.Array) -> None:
     with switched_on():
         assert last.tasks == len(sent(x))
     many = da.ones((101, 101), chunks=1).map_blocks(add_one).map_overlap(add_one, depth=1)
-    for disabled in ([], ["coalesce"]):
-        with dask.config.set({"rewrite.disable": disabled}):
+    for disabled in ([], ["coalesce"]):  # verifying after each pass would take longer than that
+        with dask.config.set({"rewrite.disable": disabled, "rewrite.verify": "end"}):
             last = dask_rewrite.explain(many).steps[-1].after
             with switched_on():
                 assert last.tasks == len(sent(many))
