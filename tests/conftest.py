@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+# What is compiled for a block of four numbers takes ten seconds; in Python it is the same. Dask
+# imports sparse, which asks for this once.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
 import dask
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,9 +25,6 @@ from hypothesis import HealthCheck, settings
 import dask_rewrite
 import distributed  # noqa: F401  (registers its defaults before any test saves the configuration)
 from helpers import switched_on, unchanged_config
-
-# What is compiled for a block of four numbers takes ten seconds; in Python it is the same.
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 settings.register_profile(
     "ci",
