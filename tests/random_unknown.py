@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 from hypothesis import strategies as st
 
+from laid_blocks import File, made_by_function
 from random_programs import MAX_BLOCKS, MAX_SIZE, OPERATIONS, axis_of, chunks_of, pick
 
 SOURCES: dict[str, Callable[..., da.Array]] = {}
@@ -77,13 +78,7 @@ def through_xarray(x: da.Array, core: bool) -> da.Array:
 @source
 def loaded(draw: Any, values: np.ndarray, chunks: Any) -> da.Array:
     made_of = draw(st.sampled_from(LIES + TRUTHS))
-
-    def load(block_info: Any = None) -> Any:
-        place = block_info[None]["array-location"]
-        return made_of(values[tuple([slice(*ends) for ends in place])].copy())
-
-    meta = np.empty((0,) * values.ndim, values.dtype)
-    return da.map_blocks(load, chunks=chunks, dtype=values.dtype, meta=meta, name=f"loaded-{next(_numbers)}")
+    return made_by_function(values, chunks, made_of, f"loaded-{next(_numbers)}")
 
 
 @source
@@ -124,13 +119,7 @@ def lazy_file(draw: Any, values: np.ndarray, chunks: Any) -> da.Array:
 
 @source
 def file_of_another_library(draw: Any, values: np.ndarray, chunks: Any) -> da.Array:
-    class File:
-        shape, dtype, ndim = values.shape, values.dtype, values.ndim
-
-        def __getitem__(self, index: Any) -> np.ndarray:
-            return np.array(values[index])
-
-    return da.from_array(File(), chunks=chunks, lock=draw(st.booleans()), asarray=draw(st.booleans()))
+    return da.from_array(File(values), chunks=chunks, lock=draw(st.booleans()), asarray=draw(st.booleans()))
 
 
 @source

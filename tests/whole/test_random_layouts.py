@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import assert_same, stock, switched_on
-from random_layouts import LAYOUTS, MOVES, SOURCES, STEPS, SUMS, answers, built, written
+from laid_blocks import LAYOUTS
+from random_layout_steps import MOVES, STEPS, SUMS
+from random_layouts import SOURCES, answers, built, written
 from random_unknown import EAGER
 
 pytest.importorskip("zarr")

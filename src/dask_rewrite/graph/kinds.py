@@ -53,6 +53,15 @@ def is_future(value: object) -> bool:
     return isinstance(value, TaskRef) and type(value) is not TaskRef
 
 
+def is_call(value: object) -> bool:
+    """Whether a value is a task written as a tuple: a function, and what it is given.
+
+    >>> is_call((len, "x")), is_call(("x", 0)), is_call(())
+    (True, False, False)
+    """
+    return type(value) is tuple and bool(value) and callable(value[0])
+
+
 def is_array(node: GraphNode | None) -> bool:
     """Whether a node is an array at hand."""
     return type(node) is DataNode and type(node.value) is np.ndarray

@@ -17,7 +17,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
 
 from dask_rewrite.graph.annotations import Annotations
-from dask_rewrite.graph.kinds import is_future
+from dask_rewrite.graph.kinds import is_call, is_future
 from dask_rewrite.graph.names import layer_name, mark
 from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.lowering.blockwise import Coords, Plan
@@ -148,7 +148,7 @@ class References:
         value = self.flat.get(key, _MISSING)
         if type(value) in _COPIES and self._is_block_of_ours(key):
             return self._block_ref(key)
-        if type(value) not in _MAY_NAME or (type(value) is tuple and value and callable(value[0])):
+        if type(value) not in _MAY_NAME or is_call(value):
             return self._flat_ref(key, value)
         flat, refs = self.flat, self.refs
         path: list[Key] = []  # chains of aliases can be long
@@ -293,8 +293,6 @@ class References:
 
 def _name_in(value: Any) -> Any:
     """What may be the key of another task, or None."""
-    if type(value) is tuple:
-        return value if value and not callable(value[0]) else None
     if type(value) is TaskRef:
         return value.key
-    return value if type(value) is str else None
+    return value if type(value) is str or (type(value) is tuple and not is_call(value)) else None

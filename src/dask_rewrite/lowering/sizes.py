@@ -14,6 +14,7 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
 from toolz import groupby
 
+from dask_rewrite.graph.kinds import is_call
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.lowering.blockwise import Plan
 from dask_rewrite.lowering.overlap import OverlapBlocks
@@ -182,7 +183,7 @@ def _read(values: list[Any]) -> tuple[int, list[Key]]:
             found.extend(value.dependencies)
         elif type(value) is Alias:  # counted under its target's name
             found.append(value.target)
-        elif type(value) is tuple and value and callable(value[0]):
+        elif is_call(value):
             tasks += 1
             legacy.extend(value[1:])
         elif type(value) in (tuple, str):  # another name for something

@@ -26,6 +26,7 @@ from dask.typing import Key
 from dask.utils import is_namedtuple_instance
 from toolz import identity
 
+from dask_rewrite.graph.kinds import is_call
 from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
 from dask_rewrite.graph.templates import frame_of
@@ -141,7 +142,7 @@ class _Unnesting:
             return node, 0
         if isinstance(node, Task):
             return (yield self.task(node, scope))
-        if type(node) is tuple and node and callable(node[0]):
+        if is_call(node):
             return (
                 yield self.operation(
                     node[0], [Dict(a) if isinstance(a, dict) else a for a in node[1:]], {}, scope, legacy=True

@@ -13,7 +13,6 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate, of_parts
 from dask_rewrite.analysis.memory.blocks import FINALIZE
-from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import under
@@ -125,7 +124,6 @@ class _Absorbing:
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
         self._templates: dict[int, int] = {}
         self._may_move = site.context.may_move
-        self._combining = ByIdentity[Any]()  # each function serves many tasks
         self._reads: dict[Key, int] = {}  # how many reads a task is, or took in
         self._together = 0
         self._files: set[Key] = set()
@@ -170,7 +168,7 @@ class _Absorbing:
                 (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
-        wide = max(WIDE + 1, most) if self._combines(task) else most
+        wide = max(WIDE + 1, most) if combining(task.func) else most
         gathers = type(task.key) is str and task.key.startswith(FINALIZE)
         room = self._max_tasks
         reads = 0
@@ -187,7 +185,7 @@ class _Absorbing:
             if reads + read > together:
                 continue
             inputs = len(waits_for) + len(new)
-            if held >= room or (inputs > most and not (inputs <= wide and self._combines(producer))):
+            if held >= room or (inputs > most and not (inputs <= wide and combining(producer.func))):
                 continue
             if new and len(waits_for) > 1 and self._lets_go(producer, gathers):
                 continue
@@ -216,9 +214,6 @@ class _Absorbing:
             if reads:
                 self._reads[task.key] = reads
         return taken
-
-    def _combines(self, task: Task) -> bool:
-        return self._combining.of(task.func, combining) is not None
 
     def _lets_go(self, task: Task, gathered: bool) -> bool:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.

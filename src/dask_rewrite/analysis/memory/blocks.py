@@ -32,7 +32,7 @@ _VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fr
 #: Functions that wait for others and give their first argument, or add to it in place.
 _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that give what they are given, in a container.
-_HOLDING = (tuple, list, dict)
+_HOLDING = frozenset([tuple, list, dict])
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
 #: Functions that store blocks.
@@ -128,7 +128,7 @@ class Results:
                     continue
                 if inner is not node:
                     nbytes = self._size_of(inner)
-                elif node.func in _HOLDING and not node.dependencies:
+                elif _is_in(node.func, _HOLDING) and not node.dependencies:
                     nbytes = nbytes_of(node.args)
                 elif type(key) is str and key.startswith(FINALIZE):
                     parts = [self._size_of(part) for part in _gathered(node)]

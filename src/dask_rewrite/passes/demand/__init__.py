@@ -173,11 +173,12 @@ class _Search:
             self._whole(key)
             return
         planned = self.forms.of(node, box)
-        made = None if planned is None else planned.plan.box
-        if made is None or made == whole(shape) or not self.remarks.allow(self.options.name, key):
+        if planned is None or (made := planned.plan.box) is None or made == whole(shape):
             self._whole(key)
             return
-        assert planned is not None
+        if not self.remarks.allow(self.options.name, key):
+            self._whole(key)
+            return
         self.places[key] = ((self._name(key[0], made), *key[1:]), made)
         self.remarks.applied(self.options.name, key, partial(_part, made, shape))
         self._keep(key, planned)
