@@ -115,7 +115,7 @@ def built(program: list[tuple[str, int]]) -> list[da.Array]:
                 continue
             try:
                 result = STEPS[name](rng, arrays)
-            except (IndexError, ValueError, NotImplementedError, TypeError):
+            except (IndexError, ValueError, NotImplementedError, TypeError, OverflowError):
                 continue  # no array has so many axes, or dask cannot do this with these
             if 0 < result.size <= MAX_SIZE and result.npartitions <= MAX_BLOCKS:
                 arrays.append(result)
