@@ -26,7 +26,7 @@ EAGER: dict[str, Any] = {
     "rewrite.options": {
         "contract": {"min-bytes": 1},
         "stream": {"min-bytes": 1},
-        "demand": {"max-share": 99},
+        "demand": {"max-share": 99, "min-bytes": 1},
         "movement": {"max-whole": 1},
         "fuse-small": {"max-bytes": 64},
         "inline-sources": {"max-bytes": 64},

@@ -26,6 +26,13 @@ from dask_rewrite.remarks import Remarks
 from helpers import allocated, assert_same, functions_in, stock, switched_on, tasks_of
 
 
+@pytest.fixture(autouse=True)
+def small_blocks_too() -> Any:
+    """As the blocks of these tests are."""
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
+        yield
+
+
 class Stored:
     """A Zarr array whose store counts how often a chunk is read."""
 
@@ -310,12 +317,12 @@ def graph_of(index: Any = (slice(0, 3),)) -> Graph:
 
 def test_says_what_it_did() -> None:
     graph, remarks = graph_of(), Remarks()
-    after = Demand().run(graph, Context(remarks))
+    after = Demand(min_bytes=1).run(graph, Context(remarks))
     verify(after, thorough=True)
     assert_same(dask.get(after.nodes, "z"), np.arange(1.0, 4.0))
     assert [(r.kind, r.key, r.reason) for r in remarks] == [("applied", ("y", 0), "0:3 of 0:10")]
     assert graph.nodes.keys() & after.nodes.keys() == {("x", 0), "z"}
-    assert Demand().run(after, Context()) is after
+    assert Demand(min_bytes=1).run(after, Context()) is after
 
 
 @pytest.mark.parametrize(
@@ -330,18 +337,18 @@ def test_says_what_it_did() -> None:
     ids=["all", "from first to last", "an output", "another user", "no slice"],
 )
 def test_leaves_what_is_wanted_whole(graph: Graph) -> None:
-    assert Demand().run(graph, Context()) is graph
+    assert Demand(min_bytes=1).run(graph, Context()) is graph
 
 
 def test_stops_at_the_bisect_limit() -> None:
     graph, remarks = graph_of(), Remarks(0)
-    assert Demand().run(graph, Context(remarks)) is graph
+    assert Demand(min_bytes=1).run(graph, Context(remarks)) is graph
 
 
 def test_annotations_stay_with_the_smaller_block() -> None:
     graph = graph_of()
     graph.annotations["y", 0] = {"priority": 7}
-    after = Demand().run(graph, Context())
+    after = Demand(min_bytes=1).run(graph, Context())
     (key,) = after.nodes.keys() - graph.nodes.keys()
     assert after.annotations == {key: {"priority": 7}}
 
@@ -376,8 +383,14 @@ def test_tasks_share_a_plan_only_where_they_differ_in_references_alone(make: Cal
         for i, task in enumerate(slices):
             index = (slice(None), slice(3, 6)) if i % 2 == 0 else (slice(3, 6),)
             graph.nodes[task.key] = Task(task.key, chunk.getitem, task.args[0], index)
-    after = Demand().run(graph, Context(Remarks()))
+    after = Demand(min_bytes=1).run(graph, Context(Remarks()))
     verify(after, thorough=True)
     assert after is not graph
     wanted = list(graph.outputs)
     assert_same(dask.get(after.nodes, wanted), dask.get(graph.nodes, wanted))
+
+
+@pytest.mark.parametrize(("nbytes", "fires"), [(80, True), (81, False)])
+def test_plans_nothing_where_blocks_are_small(nbytes: int, fires: bool) -> None:
+    graph = graph_of()
+    assert (Demand(min_bytes=nbytes).run(graph, Context()) is not graph) == fires

@@ -13,6 +13,13 @@ import zarr
 from helpers import assert_same_as_stock, functions_in, switched_on, tasks_of
 
 
+@pytest.fixture(autouse=True)
+def small_blocks_too() -> Any:
+    """As the blocks of these tests are."""
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
+        yield
+
+
 def lie(block: Any) -> Any:
     return np.full(block.shape, 2.0 * block.flags.c_contiguous + block.flags.f_contiguous)
 

@@ -27,6 +27,13 @@ N = 400
 SPLIT = "parts that it is cut into"
 
 
+@pytest.fixture(autouse=True)
+def small_blocks_too() -> Any:
+    """As the blocks of these tests are."""
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
+        yield
+
+
 def vector(n: int = N) -> Any:
     return distinct((n,), n) + 0.5
 

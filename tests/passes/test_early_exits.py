@@ -8,6 +8,7 @@ import weakref
 from functools import partial
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -187,7 +188,8 @@ def test_a_block_that_is_needed_whole_after_all_is_planned_once(monkeypatch: pyt
 
     monkeypatch.setattr(forms, "Plan", Planning)
     y = da.nancumsum(da.random.default_rng(0).random((40, 8), chunks=(20, 8)), axis=0)[::13]
-    rewrite_tasks(y.dask, y.__dask_keys__())
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
+        rewrite_tasks(y.dask, y.__dask_keys__())
     assert boxes
     assert None not in boxes
 

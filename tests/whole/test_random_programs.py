@@ -17,7 +17,7 @@ from helpers import assert_same, assert_sound, examples, functions_in, keys_of, 
 from random_programs import OPERATIONS, programs
 
 #: What is done to large blocks alone is done to these, too.
-SMALL_TOO = {"rewrite.options": {"reuse-buffers": {"min-bytes": 1}}}
+SMALL_TOO = {"rewrite.options": {"reuse-buffers": {"min-bytes": 1}, "demand": {"min-bytes": 1}}}
 
 
 def run(outputs: list[da.Array], **kwargs: Any) -> tuple[str, Any]:

@@ -78,7 +78,7 @@ class InlineSources:
         if not roots:
             return graph
         consumers = context.consumers(graph)
-        made = sources.closure(roots, consumers)
+        made = sources.closure(sources.leading_on(roots, consumers), consumers)
         if not made:
             return graph
         users = {user: None for key in made for user in consumers.get(key, ()) if user not in made}
@@ -152,6 +152,32 @@ class _Sources:
                 continue
             found += [task.key for task in tasks if not self._waits(task) and self._is_free(task)]
         return found
+
+    def leading_on(self, roots: Sequence[Key], consumers: Any) -> list[Key]:
+        """The roots that are made of nothing or of several arrays, or of which others are made."""
+        nodes = self._graph.nodes
+        ready = set(roots)
+        known: dict[Key, bool] = {}
+
+        def goes_on(user: Key) -> bool:
+            if user not in known:
+                task = nodes[user]
+                known[user] = (
+                    type(task) is Task
+                    and self._is_free(task)
+                    and all(
+                        dep in ready or self._small.of(nodes.get(dep), self._is_small)
+                        for dep in task._dependencies
+                    )
+                    and self._may_make(task)
+                )
+            return known[user]
+
+        return [
+            key
+            for key in roots
+            if len(nodes[key]._dependencies) != 1 or any(map(goes_on, consumers.get(key, ())))
+        ]
 
     def closure(self, roots: Sequence[Key], consumers: Any) -> dict[Key, _Source]:
         """The roots and all that is made of nothing else."""

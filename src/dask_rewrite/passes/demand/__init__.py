@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +17,9 @@ from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes, producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand.beginnings import among, is_worth_it, sliced
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
-from dask_rewrite.passes.demand.moves import SELECTING
 from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.splits import without_splits
 from dask_rewrite.passes.demand.takes import Takes
@@ -28,8 +27,6 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.movement.memory_order import Order
 from dask_rewrite.passes.site import Site
 
-#: The functions that take a part of a block, by identity.
-SELECTING_IDS = frozenset(map(id, SELECTING))
 #: Reads a slice of what is read at once, where dask does.
 _AT_ONCE = FuseSlices(reassociate=False).rewrite
 
@@ -49,35 +46,30 @@ class Demand:
     ----------
     max_share : int
         Percent of a block above which it is made as a whole: the rest is not worth a task of its own.
+    min_bytes : int
+        Bytes of a block from which on it is worth planning what is needed of it; less of a file is
+        always worth it.
     """
 
     name: ClassVar[str] = "demand"
     max_share: int = 90
+    min_bytes: int = 65_536
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
         takes = Takes(graph.nodes)
-        started = _sliced(graph, context, takes)
-        if not started:
-            return graph
+        started = sliced(graph, context, takes)
         site = Site(graph, context)
+        if not started or not is_worth_it(graph.nodes, site.facts, self.min_bytes):
+            return graph
         plans = Plans(site.facts, self.reassociate)
         before, graph = graph, without_splits(graph, started, site, takes, plans, self.name)
         if graph is not before:
             takes = Takes(graph.nodes)
-            started = _sliced(graph, context, takes)
+            started = sliced(graph, context, takes)
         search = _Search(self, graph, context, takes)
         search.run(started)
         return search.rewritten() if search.places else graph
-
-
-def _sliced(graph: Graph, context: Context, takes: Takes) -> dict[Key, list[Task]]:
-    """The blocks of the graph that parts are taken from, and the tasks that do nothing else."""
-    nodes = graph.nodes
-    found: defaultdict[Key | None, list[Task]] = defaultdict(list)
-    for task in context.calling(graph, SELECTING_IDS):
-        found[takes.source(task)].append(task)
-    return {key: each for key, each in found.items() if type(key) is tuple and type(nodes.get(key)) is Task}
 
 
 class _Search:
@@ -104,13 +96,11 @@ class _Search:
         # Somewhere less must be taken than there is, by somebody who is made as a whole, for a start;
         # and what comes of a function that we do not know is made as a whole, and from all of its blocks.
         value, may_shrink = self.facts.value, self._may_shrink
-        started = [
-            k for k, takers in sliced.items() if may_shrink(k, takers) and shape_of(value(k)) is not None
-        ]
+        nodes = self.graph.nodes
+        started = among(sliced, nodes, lambda k: may_shrink(k, sliced[k]) and shape_of(value(k)) is not None)
         if not started:
             return
         below = self._below(started)
-        nodes = self.graph.nodes
         order = [key for key in nodes if key in below]
         for key in reversed(list(producers_first(order, nodes))):
             for user in self.site.consumers(key):
