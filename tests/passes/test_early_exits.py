@@ -28,7 +28,7 @@ from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.hook import assemble
 from dask_rewrite.passes import halo_corners
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.demand import forms
+from dask_rewrite.passes.demand import beginnings, forms
 from dask_rewrite.passes.demand.forms import form_of
 from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.demand.windows import taken
@@ -298,3 +298,29 @@ def test_corners_need_a_block_of_several_slices(
     graph = Graph({node.key: node for node in (*parts, x, y)}, tuple(part.key for part in parts))
     assert halo_corners.HaloCorners().run(graph, Context()) is graph
     assert sized == [("y", 0, 0)]
+
+
+def test_demand_passes_over_layers_of_which_some_blocks_cannot_shrink() -> None:
+    blocks = {("x", i): [] for i in range(50)}
+    nodes: dict[Key, Any] = {key: Task(key, np.negative, 1) for key in blocks}
+    asked: list[Key] = []
+
+    def holds(among: set[Key], key: Key) -> bool:
+        asked.append(key)
+        return key in among
+
+    assert beginnings.among(blocks, nodes, partial(holds, set())) == []
+    assert len(asked) == 8
+    some = {("x", 0), ("x", 33)}  # one that is looked at, one that is not
+    assert beginnings.among(blocks, nodes, partial(holds, some)) == [("x", 0), ("x", 33)]
+    few = dict(list(blocks.items())[:16])
+    assert beginnings.among(few, nodes, partial(holds, {("x", 15)})) == [("x", 15)]
+
+
+def test_a_layer_with_one_large_block_at_an_end_is_worth_planning() -> None:
+    nodes: dict[Key, Any] = {("x", i): Task(("x", i), np.zeros, (10,)) for i in range(50)}
+    assert not beginnings.is_worth_it(nodes, Facts(nodes.get), 81)
+    assert beginnings.is_worth_it(nodes, Facts(nodes.get), 80)
+    for i in (0, 49):
+        larger = {**nodes, ("x", i): Task(("x", i), np.zeros, (20,))}
+        assert beginnings.is_worth_it(larger, Facts(larger.get), 81)

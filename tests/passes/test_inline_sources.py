@@ -15,6 +15,7 @@ from dask.array import chunk
 
 from dask_rewrite.graph.graph import Graph, Origin
 from dask_rewrite.graph.verify import verify
+from dask_rewrite.passes import inline_sources
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.remarks import Remarks
@@ -261,3 +262,31 @@ def test_blocks_that_a_scheduler_holds_are_waited_for() -> None:
     verify(after, thorough=True, external=graph.external)
     assert after.nodes.keys() == {("y", 0), ("z", 0)}
     assert after.nodes["y", 0].dependencies == {("held", 0)}
+
+
+def test_blocks_of_one_array_each_are_not_weighed_where_nothing_is_made_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    source = inline_sources._Sources._source
+
+    def asking(self: Any, task: Task, made: Any) -> Any:
+        asked.append(task.key)
+        return source(self, task, made)
+
+    monkeypatch.setattr(inline_sources._Sources, "_source", asking)
+    nodes: dict[Any, Any] = {}
+    for i in range(4):
+        nodes["data", i] = DataNode(("data", i), np.arange(10.0))
+        nodes["x", i] = Task(("x", i), np.negative, TaskRef(("data", i)))
+        nodes["y", i] = Task(("y", i), twice, TaskRef(("x", i)))
+        nodes["z", i] = Task(("z", i), twice, TaskRef(("x", i)))
+    outputs = tuple(key for key in nodes if key[0] in "yz")
+    graph = Graph(nodes, outputs)
+    assert run(graph)[0] is graph
+    assert not asked
+    nodes["sum", 0] = Task(("sum", 0), np.add, TaskRef(("x", 0)), TaskRef(("x", 1)))
+    nodes["w", 0], nodes["w", 1] = (Task(("w", i), twice, TaskRef(("sum", 0))) for i in range(2))
+    after, _ = run(Graph(nodes, (*outputs, ("w", 0), ("w", 1))))
+    assert asked == [("x", 0), ("x", 1), ("sum", 0)]
+    assert ("sum", 0) not in after.nodes
