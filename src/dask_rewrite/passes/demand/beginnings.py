@@ -40,7 +40,7 @@ def among(
     layers: defaultdict[Any, list[Key]] = defaultdict(list)
     for key in blocks:
         layers[layer_name(key), id(nodes[key].func)].append(key)
-    found = []
+    found: list[Key] = []
     for keys in layers.values():
         if len(keys) > 2 * _BLOCKS and not any(map(holds, _some(keys))):
             continue
