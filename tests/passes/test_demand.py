@@ -388,9 +388,3 @@ def test_tasks_share_a_plan_only_where_they_differ_in_references_alone(make: Cal
     assert after is not graph
     wanted = list(graph.outputs)
     assert_same(dask.get(after.nodes, wanted), dask.get(graph.nodes, wanted))
-
-
-@pytest.mark.parametrize(("nbytes", "fires"), [(80, True), (81, False)])
-def test_plans_nothing_where_blocks_are_small(nbytes: int, fires: bool) -> None:
-    graph = graph_of()
-    assert (Demand(min_bytes=nbytes).run(graph, Context()) is not graph) == fires

@@ -15,6 +15,8 @@ from dask.callbacks import Callback
 from zarr.storage import MemoryStore
 
 import dask_rewrite
+from dask_rewrite.pipeline.run import rewrite_tasks
+from dask_rewrite.pipeline.trace import Trace
 from helpers import assert_same_as_stock, distinct, keys_of, stock_tasks_of, switched_on, tasks_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,3 +155,24 @@ def test_annotated_otherwise() -> None:
     with switched_on():
         assert largest(made.rechunk((N, N // 4))) == 8 * N * N
     assert_same_as_stock(made.rechunk((N, N // 4)))
+
+
+def shrunk(made: Any, min_bytes: int) -> int:
+    """How many blocks are made smaller."""
+    trace = Trace()
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": min_bytes}}}):
+        rewrite_tasks(made.dask, made.__dask_keys__(), trace=trace)
+        assert_same_as_stock(made)
+    return trace.remarks.counts["demand", "applied"]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_plans_nothing_where_all_blocks_are_small_and_none_is_read(inline: bool) -> None:
+    data = np.arange(20.0)
+    made = (da.from_array(data, chunks=10) + 1)[:3]
+    assert shrunk(made, 80) == 1
+    assert shrunk(made, 81) == 0
+    stored = zarr.create_array(MemoryStore(), data=data, chunks=(10,))
+    read = da.from_array(stored, chunks=10, inline_array=inline)
+    assert shrunk((read.rechunk(20) + 1)[:3], 10**6) == 3
+    assert shrunk((-(read * 2) + 1)[:3], 10**6) == 1

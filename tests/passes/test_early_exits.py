@@ -315,12 +315,3 @@ def test_demand_passes_over_layers_of_which_some_blocks_cannot_shrink() -> None:
     assert beginnings.among(blocks, nodes, partial(holds, some)) == [("x", 0), ("x", 33)]
     few = dict(list(blocks.items())[:16])
     assert beginnings.among(few, nodes, partial(holds, {("x", 15)})) == [("x", 15)]
-
-
-def test_a_layer_with_one_large_block_at_an_end_is_worth_planning() -> None:
-    nodes: dict[Key, Any] = {("x", i): Task(("x", i), np.zeros, (10,)) for i in range(50)}
-    assert not beginnings.is_worth_it(nodes, Facts(nodes.get), 81)
-    assert beginnings.is_worth_it(nodes, Facts(nodes.get), 80)
-    for i in (0, 49):
-        larger = {**nodes, ("x", i): Task(("x", i), np.zeros, (20,))}
-        assert beginnings.is_worth_it(larger, Facts(larger.get), 81)

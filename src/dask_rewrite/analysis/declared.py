@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, partial
 from itertools import chain
+from math import inf, prod
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -133,6 +134,17 @@ class Declared:
             fact = array.beliefs[shape] = Fact(shape, array.symbol.stated)
         return fact
 
+    @cached_property
+    def most_bytes(self) -> float:
+        """What the largest block of all arrays weighs, as far as it is said; infinite where that is not."""
+        longest = ByIdentity[float]()
+        sizes: list[float] = []
+        for layer in self._hlg.layers.values():
+            if (said := _said(layer)) is not None:
+                lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
+                sizes.append(prod(lengths) * np.dtype(said["dtype"]).itemsize)
+        return max(sizes, default=inf)
+
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
         """The array that a block is of, and the shape that it is said to have."""
         block: Any = key if type(key) is tuple else self._aliases.get(key)
@@ -213,6 +225,10 @@ class Declared:
                     found.update(self._hlg.dependencies.get(name, ()))
                     break
         return found
+
+
+def _longest(lengths: tuple[Any, ...]) -> float:
+    return inf if _is_unknown(lengths) else max(lengths, default=0)
 
 
 def _is_unknown(sizes: tuple[Any, ...]) -> bool:

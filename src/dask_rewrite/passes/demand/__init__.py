@@ -53,15 +53,15 @@ class Demand:
 
     name: ClassVar[str] = "demand"
     max_share: int = 90
-    min_bytes: int = 65_536
+    min_bytes: int = 262_144
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
         takes = Takes(graph.nodes)
         started = sliced(graph, context, takes)
-        site = Site(graph, context)
-        if not started or not is_worth_it(graph.nodes, site.facts, self.min_bytes):
+        if not started or not is_worth_it(graph, context, self.min_bytes):
             return graph
+        site = Site(graph, context)
         plans = Plans(site.facts, self.reassociate)
         before, graph = graph, without_splits(graph, started, site, takes, plans, self.name)
         if graph is not before:

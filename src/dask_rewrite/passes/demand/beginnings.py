@@ -9,9 +9,7 @@ from typing import Any
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.analysis.knowledge.loading import LOADING_IDS, file_of
+from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.passes.context import Context
@@ -48,19 +46,23 @@ def among(
     return found
 
 
-def is_worth_it(nodes: Mapping[Key, Any], facts: Facts, min_bytes: int) -> bool:
-    """Whether some blocks are large, or come from files, as far as the first and the last of a layer tell."""
-    ends = [{layer_name(key): key for key in keys} for keys in (nodes, reversed(list(nodes)))]
-    return any(_is_large(nodes[key], facts, min_bytes) for each in ends for key in each.values())
-
-
-def _is_large(node: Any, facts: Facts, min_bytes: int) -> bool:
-    if type(node) is DataNode:
-        return file_of(node.value) is not None
-    if type(node) is Task and id(node.func) in LOADING_IDS and file_of(node.args[0]) is not None:
+def is_worth_it(graph: Graph, context: Context, min_bytes: int) -> bool:
+    """Whether there are large blocks, as far as arrays say, or some that come from files."""
+    if context.declared is None or context.declared.most_bytes >= min_bytes:
         return True
-    size = estimate(facts, node.key)
-    return size is None or size.nbytes >= min_bytes
+    return any(map(_holds_file, {layer_name(key): node for key, node in graph.nodes.items()}.values()))
+
+
+def _holds_file(node: Any) -> bool:
+    """Whether a node is a file, or a task that has one in it."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, Task):
+            stack += [*here.args, *here.kwargs.values(), getattr(here.func, "__self__", None)]
+        elif file_of(here.value if type(here) is DataNode else here) is not None:
+            return True
+    return False
 
 
 def _some(keys: Sequence[Key]) -> Sequence[Key]:
