@@ -42,6 +42,7 @@ DIVISORS = {
     "passes/align_reads/texts.py:_RUNS",
     "passes/contract/__init__.py:_PRODUCTS",
     "passes/coalesce/weights.py:_BLOCKS",
+    "passes/demand/beginnings.py:_BLOCKS",
     "passes/small_work.py:REDUCES",
     "passes/small_work.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",
