@@ -14,8 +14,9 @@ from dask.typing import Key
 
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, list_of, make_task
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece, cut
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut
 from dask_rewrite.passes.movement.moves import DType, is_plain
+from dask_rewrite.passes.movement.pieces import Fill, Piece
 
 #: Blocks up to this many bytes are joined row by row, which copies twice but calls less.
 SMALL = 65_536

@@ -259,21 +259,3 @@ def _ends(piece: Piece, axis: Axis) -> tuple[int, int]:
         return offset, offset
     first = offset + step * piece.at[along]
     return first, first + step * (piece.shape[along] - 1)
-
-
-__all__ = [
-    "Fill",
-    "Mosaic",
-    "Piece",
-    "composed",
-    "constant",
-    "cut",
-    "joined",
-    "merged",
-    "padded",
-    "seen_through",
-    "selection",
-    "sources_in",
-    "transposed",
-    "whole",
-]

@@ -15,17 +15,9 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
-from dask_rewrite.passes.movement.mosaic import (
-    Fill,
-    Mosaic,
-    cut,
-    merged,
-    seen_through,
-    selection,
-    sources_in,
-    whole,
-)
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, sources_in, whole
 from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
+from dask_rewrite.passes.movement.pieces import Fill, merged, selection
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
 from dask_rewrite.passes.movement.slices import View, view_of

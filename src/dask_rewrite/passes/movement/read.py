@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, cut, joined, whole
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut, joined, whole
 from dask_rewrite.passes.movement.moves import (
     GETITEMS,
     JOINS,
@@ -29,7 +29,7 @@ from dask_rewrite.passes.movement.moves import (
     pad_of,
     transpose_of,
 )
-from dask_rewrite.passes.movement.pieces import Piece, lies_within, placed
+from dask_rewrite.passes.movement.pieces import Fill, Piece, lies_within, placed
 
 #: Stands for a join of another kind.
 NOT_TILED = object()

@@ -14,9 +14,9 @@ from dask_rewrite.graph.nodes import NO_KWARGS, children, make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.emit import filled, sliced
-from dask_rewrite.passes.movement.mosaic import Fill
 from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.movement.normal_forms import Forms
+from dask_rewrite.passes.movement.pieces import Fill
 from dask_rewrite.passes.movement.slices import FULL, View, within
 
 
