@@ -15,9 +15,9 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph, producers_first
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
-from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, sources_in, whole
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, whole
 from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
-from dask_rewrite.passes.movement.pieces import Fill, merged, selection
+from dask_rewrite.passes.movement.pieces import Fill, Piece, merged, selection
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
 from dask_rewrite.passes.movement.slices import View, view_of
@@ -192,7 +192,9 @@ class Forms:
             return False
         if (found := selection(literal(task.args[1]), form[0].shape)) is None or 0 in found[0]:
             return False
-        count = sources_in(form[0], found[1], found[0])
+        shape, axes = found
+        shown = seen_through(Piece((0,) * len(shape), shape, None, axes), form[0])
+        count = sum([type(piece.source) is not Fill for piece in shown])
         if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
             return False
         self._kept.add(ref.key)
