@@ -58,31 +58,6 @@ def on_cluster(work: Work, cluster: Cluster) -> Course:
 class _Run:
     """The state of :func:`on_cluster`. Who has a block is an integer with a bit for each worker."""
 
-    __slots__ = (
-        "arrives",
-        "cluster",
-        "course",
-        "events",
-        "free",
-        "held",
-        "into",
-        "most",
-        "now",
-        "occupied",
-        "out",
-        "processing",
-        "queues",
-        "roots",
-        "slots",
-        "step",
-        "total",
-        "users",
-        "uses",
-        "waiting",
-        "where",
-        "work",
-    )
-
     def __init__(self, work: Work, cluster: Cluster) -> None:
         self.work, self.cluster, self.slots = work, cluster, cluster.slots
         everyone = range(cluster.workers)
