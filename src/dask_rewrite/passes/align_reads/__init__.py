@@ -79,7 +79,7 @@ class AlignReads:
             return graph
         boxes = [*file.reads.values(), *file.inside.values()]
         before = _touched(boxes, file)
-        if before > _MANY or not self._same_annotations(graph, readers):
+        if before > _MANY or not all(site.same_annotations(key, readers[0]) for key in readers):
             return graph
         least = distinct(boxes, file.chunks)
         if moves and self._is_much(before, least) and not graph.origin.shared:
@@ -112,10 +112,6 @@ class AlignReads:
                 edit.nodes[key] = edit.read(key, box)
         remarks.applied(self.name, file.key, f"{len(file.reads)} reads become {len(asked)}")
         return edit.graph()
-
-    def _same_annotations(self, graph: Graph, readers: list[Key]) -> bool:
-        found = graph.annotations
-        return not found or all(found.get(key) == found.get(readers[0]) for key in readers)
 
     def _by_units(
         self, edit: Edit, asked: dict[Key, Box], context: Context, before: int, direct: int

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 from dask.utils import key_split
 from toolz import pipe
@@ -47,19 +47,13 @@ class Edit:
         self._texts: dict[Any, Text] = {}
         self._around: dict[Any, Task | None] = {}
         self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
-        assert file.example is not None
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
     def read(self, key: Key, box: Box) -> Task:
         """A read of a box."""
-        example = self.file.example
-        assert example is not None
         index = tuple([slice(a, b, None) for a, b in box])
-        options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
-        args = (TaskRef(self.file.key), index, *options)
-        deps = frozenset((self.file.key,))
-        return make_task(key, example.func, args, example.kwargs or NO_KWARGS, deps, True)
+        return under(key, self.file.read(TaskRef(self.file.key), index), True)
 
     def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
         """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""

@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, TypeGuard
 
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
+from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import Box, touched
 from dask_rewrite.passes.movement.mosaic import Mosaic, composed
-from dask_rewrite.passes.movement.moves import MOVES
+from dask_rewrite.passes.movement.moves import MOVES, literal
 from dask_rewrite.passes.movement.pieces import Piece
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
@@ -73,6 +75,13 @@ class File:
         else:
             self.inside[key] = box
         return True
+
+    def read(self, source: TaskRef, index: Any) -> Task:
+        """A read like the others."""
+        example = self.example
+        assert example is not None
+        options = map(literal, example.args[2:])
+        return operation(example.func, (source, index, *options), example.kwargs or NO_KWARGS)
 
     def _form(self, frame: Frame) -> Any:
         """What programs have in common that read by what they are given under the same name."""
@@ -149,7 +158,7 @@ def _is(arg: Any, file: Key, scope: Mapping[Any, Any] | None) -> bool:
 def _literal(arg: Any, scope: Mapping[Any, Any] | None) -> Any:
     if type(arg) is TaskRef and scope is not None:
         arg = scope.get(arg.key)
-    return arg.value if type(arg) is DataNode else arg
+    return literal(arg)
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> Box | None:

@@ -9,11 +9,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
 from dask.array.core import concatenate3
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, nameless
+from dask_rewrite.graph.nodes import call_with_dict, nameless
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
@@ -46,7 +46,7 @@ class Text(NamedTuple):
 
 def reading(file: File) -> Text:
     """A read of all of the box."""
-    return Text(_reads(file, "index"), (), (("index", None),))
+    return Text(file.read(TaskRef(FILE), TaskRef("index")), (), (("index", None),))
 
 
 def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], own: Sequence[bool]) -> Text:
@@ -81,13 +81,6 @@ def _whole(unit: TaskRef) -> Task:
     return operation(operator.getitem, (unit, (Ellipsis,)))
 
 
-def _reads(file: File, name: str) -> Task:
-    example = file.example
-    assert example is not None
-    options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
-    return operation(example.func, (TaskRef(FILE), TaskRef(name), *options), example.kwargs or NO_KWARGS)
-
-
 def _written(
     file: File, box: Box, units: Sequence[Box], names: Mapping[int, str], shared: tuple[tuple[str, int], ...]
 ) -> Text:
@@ -105,7 +98,7 @@ def _written(
         for run in runs(inside, file.chunks, most // itemsize):  # to keep it would only take memory
             name = f"index {len(read)}"
             read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
-            parts.append((run, _reads(file, name)))
+            parts.append((run, file.read(TaskRef(FILE), TaskRef(name))))
     steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, file.source.dtype)))]
     for part, value in parts:
         index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
