@@ -85,7 +85,8 @@ def rewrite_tasks(
         try:
             graph = _lowered(as_layers(dsk), outputs, selection, context, callbacks, trace, shared)
             if graph is not None:
-                graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
+                context.values = data_keys(graph)
+                graph = _settled(graph, Pipeline(selection.passes, callbacks), context, trace)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -195,11 +196,6 @@ def _lowered(
     return graph
 
 
-def _run_passes(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
-    context.values = data_keys(graph)
-    return _settled(graph, pipeline, context, trace)
-
-
 def _settled(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
     return settle_names(_checked(graph, pipeline, context, trace), context.values, context.regrouped)
 
@@ -231,6 +227,3 @@ def _report(graph: Graph | None, context: Context, trace: Trace | None, seconds:
     for remark in remarks if wanted else ():
         if remark.kind in wanted:
             logger.info("%s", remark)
-
-
-__all__ = ["rewrite_tasks"]

@@ -63,9 +63,7 @@ class _Run:
         everyone = range(cluster.workers)
         self.users = work.users()
         self.waiting = [len(inputs) for inputs in work.inputs]
-        self.uses = [len(found) for found in self.users]
-        for task in work.kept:
-            self.uses[task] += 1
+        self.uses = work.uses(self.users, views=False)
         self.where = [0] * len(work)
         self.arrives: dict[tuple[int, int], float] = {}  # when what is on its way to a worker is there
         self.free = [cluster.threads] * cluster.workers

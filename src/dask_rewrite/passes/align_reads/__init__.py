@@ -174,6 +174,3 @@ def _largest(boxes: Iterable[Box], file: File) -> int:
     """Bytes of the largest block."""
     size: int = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
     return size
-
-
-__all__ = ["AlignReads"]

@@ -40,6 +40,3 @@ def elsewhere(seen: Seen, box: Box) -> Seen:
         rest = tuple([ends for axis, ends in enumerate(box) if axis not in seen.axes])
         return seen._replace(rest=rest, boxes=(box,) * len(seen.boxes))
     return seen
-
-
-__all__ = ["Partial", "Seen", "Tile", "elsewhere"]

@@ -139,6 +139,3 @@ def stands_once(value: Any, steps: Iterable[Step]) -> bool:
             elif isinstance(here, (tuple, List)):
                 stack += here.args if type(here) is List else here
     return found == 1
-
-
-__all__ = ["FILE", "Text", "called", "reading", "stands_once", "text_of"]

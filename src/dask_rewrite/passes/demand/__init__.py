@@ -276,6 +276,3 @@ def _part(box: Box, shape: Sequence[int]) -> str:
 
 def _text(box: Box) -> str:
     return ", ".join([f"{a}:{b}" for a, b in box])
-
-
-__all__ = ["Demand"]

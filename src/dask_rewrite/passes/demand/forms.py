@@ -151,6 +151,3 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
     if kind is tuple or kind is List:
         return kind, *[_named(item, places, value, blank) for item in (here if kind is tuple else here.args)]
     return id(here.value) if kind is DataNode else id(here)
-
-
-__all__ = ["Planned", "Plans", "form_of", "unknown"]
