@@ -85,7 +85,6 @@ def rewrite_tasks(
         try:
             graph = _lowered(as_layers(dsk), outputs, selection, context, callbacks, trace, shared)
             if graph is not None:
-                context.values = data_keys(graph)
                 graph = _settled(graph, Pipeline(selection.passes, callbacks), context, trace)
         except Exception as error:
             if options.on_error == "raise":
@@ -179,6 +178,7 @@ def _lowered(
         graph = lowering.run()
         context.declared = lowering.declared
         context.leftovers = lowering.twice
+        context.values = data_keys(graph)
     except OverBudget as reason:
         remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:

@@ -12,7 +12,7 @@ from dask.array import chunk
 from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
 from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, whole
@@ -34,10 +34,8 @@ class Forms:
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
     site : Site
-        What is known of it.
+        What is known of the graph.
     moves : set of Key
         The tasks to look at.
     pinned : set of Key
@@ -50,14 +48,13 @@ class Forms:
 
     def __init__(
         self,
-        graph: Graph,
         site: Site,
         moves: set[Key],
         pinned: set[Key],
         max_pieces: int,
         still: frozenset[Key] = frozenset(),
     ) -> None:
-        self.graph = graph
+        self.graph = site.graph
         self.site = site
         self.moves = moves
         self.still = still
