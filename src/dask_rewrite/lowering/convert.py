@@ -26,8 +26,6 @@ _NO_ITEMS = Dict()
 class Converter(Resolver):
     """Converts values of a raw graph; see :meth:`node`."""
 
-    __slots__ = ()
-
     def node(self, value: Any, new: Key) -> GraphNode:
         """The node for a raw value, to stand under the key ``new``.
 

@@ -39,8 +39,6 @@ class Cluster:
         Members without inputs of their own.
     """
 
-    __slots__ = ("annotations", "inputs", "loads", "members", "root")
-
     def __init__(self, plan: Plan, annotations: dict[str, Any] | None) -> None:
         self.root = plan.name
         self.members: dict[str, BlockMap] = {}

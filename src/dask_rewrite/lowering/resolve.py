@@ -36,8 +36,6 @@ class Resolver:
         Hands out references.
     """
 
-    __slots__ = ("_external", "_find", "_new_ref", "_ref", "_refs")
-
     def __init__(self, references: References) -> None:
         self._external = references.external
         self._find = references.find

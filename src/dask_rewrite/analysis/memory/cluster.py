@@ -152,9 +152,14 @@ class _Run:
                 at = max(at, self.fetch(one, worker))
         if at:
             heappush(self.events, (at, task, worker, 0))
-        elif self.free[worker]:
+        else:
+            self.start(task, worker)
+
+    def start(self, task: int, worker: int) -> None:
+        """Run a task, or have it wait for a thread."""
+        if self.free[worker]:
             self.free[worker] -= 1
-            heappush(self.events, (self.now + work.seconds[task], task, worker, 1))
+            heappush(self.events, (self.now + self.work.seconds[task], task, worker, 1))
         else:
             heappush(self.queues[worker], task)
 
@@ -180,11 +185,7 @@ class _Run:
                 where[one] |= bit
                 del self.arrives[one, worker]
                 self.hold(worker, work.nbytes[one])
-        if self.free[worker]:
-            self.free[worker] -= 1
-            heappush(self.events, (self.now + work.seconds[task], task, worker, 1))
-        else:
-            heappush(self.queues[worker], task)
+        self.start(task, worker)
 
     def hold(self, worker: int, nbytes: int) -> None:
         """A worker has so many bytes more."""

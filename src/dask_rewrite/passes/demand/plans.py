@@ -55,8 +55,6 @@ class Plan:
         What is wanted of the result; None for all of it.
     """
 
-    __slots__ = ("_facts", "_reassociate", "boxes", "made", "needs", "node", "slices", "steps", "values")
-
     def __init__(self, node: GraphNode, facts: Facts, reassociate: bool, box: Box | None) -> None:
         self.node = node
         self.steps = steps_of(node, facts)

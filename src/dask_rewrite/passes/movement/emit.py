@@ -38,8 +38,6 @@ class Emitter:
         Filled in with the indexes that take pieces out of blocks, by where these lie: many are equal.
     """
 
-    __slots__ = ("_indexes", "_ordered", "_reference", "_shape_of")
-
     def __init__(
         self,
         shape_of: Callable[[Key], tuple[int, ...]],

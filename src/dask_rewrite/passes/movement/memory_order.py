@@ -68,8 +68,6 @@ class Order:
         The graph that they stand in.
     """
 
-    __slots__ = ("_bodies", "_known", "_site")
-
     def __init__(self, site: Site) -> None:
         self._site = site
         self._known: dict[Key, bool] = {}

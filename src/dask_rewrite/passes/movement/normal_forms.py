@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
-from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
 from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, whole
-from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, Block, literal
 from dask_rewrite.passes.movement.pieces import Fill, Piece, merged, selection
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
@@ -102,11 +101,6 @@ class Forms:
         reader = self.reader
         if id(task.func) in GETITEMS and self._is_stage(task):
             return reader.read(task, {task.args[0].key})
-        if task.func is concatenate_shaped and (stages := self._stages(task)):
-            found = reader.read(task, stages)
-            if found is not None:
-                self._kept |= stages
-            return found
         found = reader.read(task)
         if found is None:
             return None
@@ -137,31 +131,6 @@ class Forms:
         if not changed:
             return found
         return Mosaic(found[0].shape, tuple(merged(made, len(found[0].shape)))), found[1]
-
-    def _stages(self, task: Task) -> set[Key]:
-        """The blocks that a join must not go around, where that can be told from the numbers of pieces."""
-        refs, forms = items_of(task.args[0]) or (), self.forms
-        wide = [ref.key for ref in refs if type(ref) is TaskRef and ref.key in forms]
-        if all(len(forms[key][0].pieces) == 1 for key in wide):
-            return set()
-        sources: list[Any] = []
-        below: list[Key] = []
-        for ref in refs:
-            block = self.reader.leaf(ref.key) if type(ref) is TaskRef else None
-            if block is None:
-                return set()
-            mine = [piece.source for piece in block[0].pieces]
-            if len(mine) != 1 or type(mine[0]) is not Fill:
-                below.append(ref.key)
-            sources.extend(mine)
-        distinct = set(sources)
-        if len(sources) == len(below) or len(distinct) < len(sources):
-            return set()
-        after = sum([type(source) is not Fill for source in distinct])
-        parts = {key: self.forms[key][0].parts for key in below if key in self.forms}
-        if after <= len(below) or after <= self._allowed(len(below), parts):
-            return set()
-        return {key for key, count in parts.items() if count > 1}
 
     def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
         """How many pieces are no worse than ``before`` references to blocks of so many parts."""

@@ -48,8 +48,6 @@ class Reader:
         What is known of the blocks.
     """
 
-    __slots__ = ("_blocks", "facts", "leaves", "referred", "stages")
-
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.leaves: dict[Key, Block | None] = {}  # what stands for each block looked at so far
