@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -15,8 +14,9 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import Box, distinct, stored_chunks, touched
+from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks, touched
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
 
@@ -172,5 +172,5 @@ def _touched(boxes: Iterable[Box], file: File) -> int:
 
 def _largest(boxes: Iterable[Box], file: File) -> int:
     """Bytes of the largest block."""
-    size: int = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
-    return size
+    nbytes: int = max(map(size, boxes)) * file.source.dtype.itemsize
+    return nbytes

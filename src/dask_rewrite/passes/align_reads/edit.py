@@ -24,8 +24,9 @@ from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.reads import File, nowhere
-from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
+from dask_rewrite.passes.align_reads.storage import cuts, touched
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step, assembled, steps_of
@@ -69,7 +70,7 @@ class Edit:
         self._times = Counter(chain.from_iterable(touching))
         decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
         left = {unit: times for unit, times in self._times.items() if times > 1}
-        bytes_of = {unit: prod([b - a for a, b in unit]) * self.file.source.dtype.itemsize for unit in left}
+        bytes_of = {unit: size(unit) * self.file.source.dtype.itemsize for unit in left}
         now = most = 0
         for units in touching:
             shared = [unit for unit in units if unit in left]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dask.typing import Key
 
-from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.demand.boxes import Box
 
 
 class Tile(NamedTuple):

@@ -17,7 +17,8 @@ from dask_rewrite.graph.nodes import call_with_dict, nameless
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import Box, runs
+from dask_rewrite.passes.align_reads.storage import runs
+from dask_rewrite.passes.demand.boxes import Box, inside, lengths
 from dask_rewrite.passes.steps import Step
 
 #: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
@@ -86,16 +87,16 @@ def _written(
 ) -> Text:
     """A block that its parts are written into one after the other: one of them is there at a time."""
     itemsize = file.source.dtype.itemsize
-    shape = tuple([b - a for a, b in box])
+    shape = lengths(box)
     most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
     parts: list[tuple[Box, Any]] = []
     read: list[tuple[str, Box]] = []
     for i, unit in enumerate(units):
-        inside = _common(unit, box)
+        there = _common(unit, box)
         if i in names:
-            parts.append((inside, _part(names[i], unit, box)))
+            parts.append((there, _part(names[i], unit, box)))
             continue
-        for run in runs(inside, file.chunks, most // itemsize):  # to keep it would only take memory
+        for run in runs(there, file.chunks, most // itemsize):  # to keep it would only take memory
             name = f"index {len(read)}"
             read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
             parts.append((run, file.read(TaskRef(FILE), TaskRef(name))))
@@ -108,11 +109,8 @@ def _written(
 
 
 def _part(name: str, unit: Box, box: Box) -> Any:
-    inside = _common(unit, box)
-    if inside == unit:
-        return TaskRef(name)
-    index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
-    return operation(operator.getitem, (TaskRef(name), index))
+    index = inside(_common(unit, box), unit)
+    return TaskRef(name) if index is None else operation(operator.getitem, (TaskRef(name), index))
 
 
 def _common(one: Box, other: Box) -> Box:
