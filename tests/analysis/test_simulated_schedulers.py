@@ -98,3 +98,13 @@ def test_what_is_taken_for_granted_of_unknown_blocks() -> None:
     facts = Facts(nodes.get, lambda key: given if key == "x" else None)
     assert facts.of("y") == given
     assert Facts(nodes.get).of("y") is None
+
+
+def test_data_of_the_graph_stays_however_many_views_of_it_go() -> None:
+    work = work_of([(), (0,), (0,), (1, 2)])
+    work.given = frozenset([0])
+    for view in 1, 2:
+        work.views[view], work.owned[view] = (0,), 0
+    course = on_threads(work, 1)
+    assert course.held == [0, 0, 8]
+    assert course.freed == [-1, 2, 2, -1]

@@ -50,8 +50,6 @@ class Evaluator:
     (1, 3)
     """
 
-    __slots__ = ("_here", "_keywords", "_sources", "functions")
-
     def __init__(self) -> None:
         self.functions = ByIdentity[Function]()
         self._keywords = ByIdentity[Keywords]()

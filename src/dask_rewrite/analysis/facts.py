@@ -48,8 +48,6 @@ class Facts:
     True
     """
 
-    __slots__ = ("_estimate", "_evaluator", "_owners", "_values", "beliefs", "declared", "lookup")
-
     def __init__(
         self,
         lookup: Callable[[Key], GraphNode | None],

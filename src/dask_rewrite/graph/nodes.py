@@ -156,24 +156,6 @@ def children(node: Task) -> Iterator[GraphNode | TaskRef]:
             yield arg
 
 
-def count_references(node: GraphNode, key: Key) -> int:
-    """How often a node refers to a key, looking into nested nodes without recursion."""
-    count = 0
-    stack: list[Any] = [node]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, GraphNode):
-            if key not in here.dependencies:
-                continue
-            if isinstance(here, Task):
-                stack.extend(children(here))
-            else:
-                count += 1  # an alias
-        elif here.key == key:
-            count += 1
-    return count
-
-
 def nameless(task: Task) -> Task:
     """The same task without a key, to stand inside another."""
     return make_task(None, task.func, task.args, task.kwargs, task._dependencies)

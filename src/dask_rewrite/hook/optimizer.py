@@ -181,9 +181,6 @@ class Optimizer(int, Expr):
 
     __str__ = __repr__
 
-    def _operands_for_repr(self) -> list[str]:
-        return []
-
     def dependencies(self) -> list[Expr]:
         return []
 

@@ -194,6 +194,3 @@ def _held_by_all(sizes: graphs.Sized) -> int:
     """Bytes that every plan holds: of what is asked for, or of what one task needs and makes."""
     work = sizes.works[0]
     return max(floor_of(work), sum([work.owned[task] for task in work.kept]))
-
-
-__all__ = ["chosen"]

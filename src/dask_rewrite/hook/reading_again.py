@@ -123,6 +123,3 @@ def _repeatable(graph: Graph, sized: Sized, options: Options, least: int) -> fro
         and not reads.isdisjoint(sized.likely.inputs[task])
     ]
     return frozenset(reads.union(parts, cuts))
-
-
-__all__ = ["reading_again"]

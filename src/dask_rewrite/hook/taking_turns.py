@@ -121,6 +121,3 @@ class _Gates:
         self.nodes[gate] = make_task(gate, chunks.checkpoint, tuple(refs), {}, deps)
         self.made.add(gate)
         self._last, self._waiting = bound, []
-
-
-__all__ = ["Ordered", "taking_turns"]

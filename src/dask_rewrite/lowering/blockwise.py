@@ -56,20 +56,6 @@ class Plan:
         The operation, where this is a fold over all arguments (see :mod:`dask_rewrite.lowering.fold_chains`).
     """
 
-    __slots__ = (
-        "annotations",
-        "args",
-        "fold",
-        "fusable",
-        "inputs",
-        "name",
-        "numblocks",
-        "others",
-        "producer",
-        "simple",
-        "task",
-    )
-
     def __init__(self, layer: Blockwise) -> None:
         self.name: str = layer.output
         self.task: Task = layer.task

@@ -18,15 +18,13 @@ from toolz import concat
 
 from dask_rewrite.graph.kinds import ATOM, CONTAINER, FUTURE, KINDS, LEGACY_KINDS, NODE, RAW, REF, TUPLE
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, cast_to, make_container, make_task, renamed
-from dask_rewrite.lowering.resolve import DEPTH_LIMIT, MARKER, References, TooDeep
+from dask_rewrite.lowering.resolve import DEPTH_LIMIT, MARKER, Resolver, TooDeep
 
 _NO_ITEMS = Dict()
 
 
-class Converter(References):
+class Converter(Resolver):
     """Converts values of a raw graph; see :meth:`node`."""
-
-    __slots__ = ()
 
     def node(self, value: Any, new: Key) -> GraphNode:
         """The node for a raw value, to stand under the key ``new``.

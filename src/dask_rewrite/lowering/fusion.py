@@ -9,6 +9,7 @@ the number of layers is not.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -38,8 +39,6 @@ class Cluster:
         Members without inputs of their own.
     """
 
-    __slots__ = ("annotations", "inputs", "loads", "members", "root")
-
     def __init__(self, plan: Plan, annotations: dict[str, Any] | None) -> None:
         self.root = plan.name
         self.members: dict[str, BlockMap] = {}
@@ -48,23 +47,8 @@ class Cluster:
         self.annotations = annotations
 
 
-class _Uses:
-    """Where a layer is used by Blockwise layers: one cluster and map, or ``conflict``."""
-
-    __slots__ = ("cluster", "conflict", "map")
-
-    def __init__(self) -> None:
-        self.cluster: Cluster | None = None
-        self.map: BlockMap = ()
-        self.conflict = False
-
-    def add(self, cluster: Cluster, block_map: BlockMap | None) -> None:
-        if block_map is None:
-            self.conflict = True
-        elif self.cluster is None:
-            self.cluster, self.map = cluster, block_map
-        elif self.cluster is not cluster or self.map != block_map:
-            self.conflict = True
+#: Where each layer is used by Blockwise layers: by a cluster under a map, or in another way.
+_Uses: TypeAlias = defaultdict[str, set[tuple[Cluster, BlockMap] | None]]
 
 
 def find_clusters(
@@ -107,19 +91,20 @@ def find_clusters(
         Is filled with the layers that stayed apart because of a bound.
     """
     clusters: dict[str, Cluster] = {}
-    uses: dict[str, _Uses] = {}
+    uses: _Uses = defaultdict(set)
     for name in order:
         plan = plans.get(name)
         if plan is None or name in skip:
             continue
         annotations = plan.annotations if annotated else None
-        use = uses.get(name)
-        if use is not None and fuse and name not in keep and _may_join(plan, use, plans, dependents[name]):
-            together = merged(annotations, use.cluster.annotations) if use.cluster else None
-            if use.cluster and together is not None:
-                if _fits(use.cluster, plan, use.map, max_inputs, max_loads):
-                    use.cluster.annotations = together or None
-                    _add(use.cluster, plan, use.map, uses)
+        use = next(iter(uses[name])) if len(uses[name]) == 1 else None
+        if use and fuse and name not in keep and _may_join(plan, *use, plans, dependents[name]):
+            cluster, block_map = use
+            together = merged(annotations, cluster.annotations)
+            if together is not None:
+                if _fits(cluster, plan, block_map, max_inputs, max_loads):
+                    cluster.annotations = together or None
+                    _add(cluster, plan, block_map, uses)
                     continue
                 if refused is not None:
                     refused.add(name)
@@ -128,14 +113,14 @@ def find_clusters(
     return clusters
 
 
-def _may_join(plan: Plan, use: _Uses, plans: Mapping[str, Plan], users: Collection[str]) -> bool:
-    """All uses of a layer lie in one cluster under one map, which makes each of its blocks once."""
+def _may_join(
+    plan: Plan, cluster: Cluster, block_map: BlockMap, plans: Mapping[str, Plan], users: Collection[str]
+) -> bool:
+    """All users of a layer are Blockwise layers, and the map makes each of its blocks once."""
     return (
-        use.cluster is not None
-        and not use.conflict
-        and plan.fusable
+        plan.fusable
         and all(user in plans for user in users)
-        and (_injective(use.map, plans[use.cluster.root].numblocks) or _only_looks(plan))
+        and (_injective(block_map, plans[cluster.root].numblocks) or _only_looks(plan))
     )
 
 
@@ -154,7 +139,7 @@ def compose(outer: BlockMap, inner: Sequence[Any]) -> BlockMap:
     return tuple([-1 if p == -1 else outer[p] for p in inner])
 
 
-def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Uses]) -> None:
+def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: _Uses) -> None:
     cluster.members[plan.name] = block_map
     cluster.inputs.pop((plan.name, block_map), None)
     if plan.is_load:
@@ -164,18 +149,18 @@ def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: dict[str, _Use
         if arg.kind == "block":
             composed = compose(block_map, arg.coord_map)
             cluster.inputs[arg.value, composed] = 1
-            uses.setdefault(arg.value, _Uses()).add(cluster, composed if fusable else None)
+            uses[arg.value].add((cluster, composed) if fusable else None)
         elif arg.kind == "blocks":
             count = 1
             for where in arg.coord_map:
                 count *= len(where) if isinstance(where, list) else 1
             cluster.inputs[arg.value, (count,)] = count
-            uses.setdefault(arg.value, _Uses()).conflict = True
+            uses[arg.value].add(None)
         elif arg.kind == "node":
             for key in arg.value.dependencies if hasattr(arg.value, "dependencies") else (arg.value.key,):
-                uses.setdefault(layer_name(key), _Uses()).conflict = True
+                uses[layer_name(key)].add(None)
     for key in plan.others:
-        uses.setdefault(layer_name(key), _Uses()).conflict = True
+        uses[layer_name(key)].add(None)
 
 
 def _injective(block_map: BlockMap, numblocks: Coords) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.blockwise import Blockwise
 from dask.highlevelgraph import Layer, MaterializedLayer
-from dask.typing import Key
 
 from dask_rewrite.graph.annotations import described
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
+from dask_rewrite.graph.nodes import needs_of
 from dask_rewrite.lowering.fusion import Cluster
 from dask_rewrite.lowering.references import References
 
@@ -121,13 +121,8 @@ def name_clusters(refs: References, clusters: Iterable[Cluster], users: Mapping[
         if all(len(users[name]) == 1 and refs.holds_values(name) for name, _ in cluster.inputs):
             plans = [refs.plans[name] for name in cluster.members]
             nodes = [arg.value for plan in plans for arg in plan.args.values() if arg.kind == "node"]
-            if all(map(refs.is_data, chain(_keys_in(nodes), *[plan.others for plan in plans]))):
+            if all(map(refs.is_data, chain(needs_of(nodes), *[plan.others for plan in plans]))):
                 refs.names[cluster.root] = cluster.root
                 continue
         if len(cluster.members) > 1:
             refs.names[cluster.root] = compound(reversed(cluster.members), refs.names[cluster.root])
-
-
-def _keys_in(values: Iterable[Any]) -> Iterable[Key]:
-    for value in values:
-        yield from (value._dependencies if isinstance(value, GraphNode) else (value.key,))

@@ -29,8 +29,6 @@ class OverlapBlocks:
         The layer; its names are kept.
     """
 
-    __slots__ = ("annotations", "axes", "getitem", "overlap", "source")
-
     def __init__(self, layer: ArrayOverlapLayer) -> None:
         self.annotations = layer.annotations
         self.source: str = layer.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from dask._expr import ProhibitReuse
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
@@ -12,20 +12,7 @@ from dask.typing import Key
 from dask_rewrite.graph.kinds import ALIAS, ITEMS, KINDS, NODE, RAW, REF
 from dask_rewrite.graph.nesting import check_depth
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task
-
-
-class Resolver(Protocol):
-    """Answers for references: who is known, and what a reference to it looks like."""
-
-    external: set[Key]
-    refs: dict[Any, TaskRef]
-
-    def find(self, key: Any) -> TaskRef | None: ...
-
-    def ref(self, key: Key) -> TaskRef: ...
-
-    def new_ref(self, key: Key) -> TaskRef: ...
-
+from dask_rewrite.lowering.references import References
 
 #: What dask wraps tasks in that must not share their key with another.
 MARKER = ProhibitReuse._identity
@@ -40,23 +27,21 @@ DEPTH_LIMIT = 32
 _NESTED = (NODE, ITEMS)
 
 
-class References:
+class Resolver:
     """Resolves the references of task nodes; see :meth:`resolve`.
 
     Parameters
     ----------
-    resolver : Resolver
+    references : References
         Hands out references.
     """
 
-    __slots__ = ("_external", "_find", "_new_ref", "_ref", "_refs")
-
-    def __init__(self, resolver: Resolver) -> None:
-        self._external = resolver.external
-        self._find = resolver.find
-        self._refs = resolver.refs
-        self._ref = resolver.ref
-        self._new_ref = resolver.new_ref
+    def __init__(self, references: References) -> None:
+        self._external = references.external
+        self._find = references.find
+        self._refs = references.refs
+        self._ref = references.ref
+        self._new_ref = references.new_ref
 
     def _resolve_slice(self, task: Task, source: Key, key: Key) -> Task:
         """The shape that most tasks of rechunked and sliced arrays have: one reference and one value."""

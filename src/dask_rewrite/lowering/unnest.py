@@ -31,7 +31,8 @@ from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
 from dask_rewrite.graph.templates import frame_of
 from dask_rewrite.lowering.convert import Converter
-from dask_rewrite.lowering.resolve import MARKER, Resolver
+from dask_rewrite.lowering.references import References
+from dask_rewrite.lowering.resolve import MARKER
 
 #: Nesting that is left inside one step.
 STEP_DEPTH = 8
@@ -53,7 +54,7 @@ class _Pending:
         self.node = node
 
 
-def unnest(value: Any, key: Key, resolver: Resolver) -> Task:
+def unnest(value: Any, key: Key, references: References) -> Task:
     """The same task without nesting.
 
     Parameters
@@ -62,7 +63,7 @@ def unnest(value: Any, key: Key, resolver: Resolver) -> Task:
         What stands in the raw graph.
     key : Key
         Key of the new task.
-    resolver : Resolver
+    references : References
         Hands out the references to other keys.
 
     Raises
@@ -73,7 +74,7 @@ def unnest(value: Any, key: Key, resolver: Resolver) -> Task:
     func = value.func if isinstance(value, Task) else value[0]
     if is_coroutine(func):
         raise ValueError(f"task {key!r} is a coroutine function nested too deep to be taken apart")
-    work = _Unnesting(resolver)
+    work = _Unnesting(references)
     expression, _ = _run(work.flat(value, None))
     work.name(expression)
     functions = straight_line(work.steps, {name: name for name in work.inputs})
@@ -97,9 +98,9 @@ def _run(walk: Walk) -> Any:
 
 
 class _Unnesting:
-    def __init__(self, resolver: Resolver) -> None:
-        self.resolver = resolver
-        self.converter = Converter(resolver)
+    def __init__(self, references: References) -> None:
+        self.references = references
+        self.converter = Converter(references)
         self.inputs: dict[str, Any] = {}
         self.by_key: dict[Key, TaskRef] = {}
         self.steps: list[Step] = []
@@ -112,7 +113,7 @@ class _Unnesting:
     def input(self, key: Key) -> TaskRef:
         ref = self.by_key.get(key)
         if ref is None:
-            ref = self.by_key[key] = self.constant(self.resolver.ref(key))
+            ref = self.by_key[key] = self.constant(self.references.ref(key))
         return ref
 
     def constant(self, value: Any) -> TaskRef:
@@ -224,7 +225,7 @@ class _Unnesting:
         """A value of a legacy task: a key, a container that may hold keys and tasks, or just data."""
         if isinstance(value, (int, float, str, tuple)):
             try:
-                known = self.resolver.find(value)
+                known = self.references.find(value)
             except TypeError:
                 known = None
             if known is not None:

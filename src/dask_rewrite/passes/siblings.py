@@ -20,12 +20,11 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
-from dask_rewrite.graph.nesting import depth_of
+from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
-from dask_rewrite.passes.movement.unknown_blocks import references
 from dask_rewrite.passes.site import Site
 
 #: Fewer tasks over the same blocks stay as they are.
@@ -177,7 +176,7 @@ class _Together:
         """The task that uses a block refers to it more than once, and may write into it."""
         (user,) = self._site.consumers(key)
         if user not in self._again:
-            used = Counter(references(self._site.graph.nodes[user]))
+            used = Counter(survey(self._site.graph.nodes[user], self._templates)[1])
             self._again[user] = {each for each, times in used.items() if times > 1}
         return key in self._again[user] and not self._site.read_only(key)
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
 from dask.typing import Key
-from toolz import functoolz, identity, pipe
+from toolz import identity, pipe
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.graph.nodes import NO_KWARGS, count_references, list_of, under
+from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nodes import NO_KWARGS, list_of, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
-
-_compose = functoolz.Compose
 
 #: Tasks are nested no deeper than this; what is deeper becomes a program.
 _DEPTH = 16
@@ -119,7 +119,7 @@ class _Reader:
         if kwargs:
             filled = {name: self.argument(arg, scope) for name, arg in kwargs.items()}
             kwargs = kwargs if all(filled[name] is kwargs[name] for name in kwargs) else filled
-        if type(func) is _compose:
+        if type(func) is Compose:
             found = self.add(func.first, args, kwargs)
             for each in func.funcs:
                 found = self.add(each, (found,), NO_KWARGS)
@@ -167,7 +167,8 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
         depth[step] = 1 + max([depth[dep] for dep in below], default=0)
         if depth[step] > _DEPTH or not used.isdisjoint(below):
             return None
-        if any(count_references(task, dep) > 1 for dep in below):
+        references = survey(task, {})[1]
+        if any(references.count(dep) > 1 for dep in below):
             return None
         used.update(below)
         made[step] = with_values(task, made)

@@ -106,6 +106,3 @@ def warn_of(name: str, error: Exception) -> None:
         RewriteWarning,
         stacklevel=2,
     )
-
-
-__all__ = ["Pipeline", "warn_of"]

@@ -85,7 +85,7 @@ def rewrite_tasks(
         try:
             graph = _lowered(as_layers(dsk), outputs, selection, context, callbacks, trace, shared)
             if graph is not None:
-                graph = _run_passes(graph, Pipeline(selection.passes, callbacks), context, trace)
+                graph = _settled(graph, Pipeline(selection.passes, callbacks), context, trace)
         except Exception as error:
             if options.on_error == "raise":
                 raise
@@ -178,6 +178,7 @@ def _lowered(
         graph = lowering.run()
         context.declared = lowering.declared
         context.leftovers = lowering.twice
+        context.values = data_keys(graph)
     except OverBudget as reason:
         remarks.missed("lower", None, f"left to dask's own optimizer: {reason}")
         if trace is not None:
@@ -193,11 +194,6 @@ def _lowered(
         callback.check("lower", None, graph)
         callback.done(min(wanted, default="lower"), None, graph, seconds)
     return graph
-
-
-def _run_passes(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
-    context.values = data_keys(graph)
-    return _settled(graph, pipeline, context, trace)
 
 
 def _settled(graph: Graph, pipeline: Pipeline, context: Context, trace: Trace | None) -> Graph:
@@ -231,6 +227,3 @@ def _report(graph: Graph | None, context: Context, trace: Trace | None, seconds:
     for remark in remarks if wanted else ():
         if remark.kind in wanted:
             logger.info("%s", remark)
-
-
-__all__ = ["rewrite_tasks"]

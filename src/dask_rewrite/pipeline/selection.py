@@ -33,27 +33,18 @@ from dask_rewrite.passes.stream import Stream
 from dask_rewrite.passes.sweep import Sweep
 from dask_rewrite.passes.tree_sum import TreeSum
 
-
-def _fuse_slices() -> Pass:
-    return Rules(FuseSlices.name, (FuseSlices(),))
-
-
-def _tree_sum() -> Pass:
-    return Rules(TreeSum.name, (TreeSum(),))
-
-
 #: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lowering.lower`).
 LAYER_PASSES = ("cull", "fuse-blockwise", "lower")
 
 #: Passes on tasks, in order.
 TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "demand": Demand,  # first: it makes blocks smaller, and slices of reads that the next pass composes
-    "fuse-slices": _fuse_slices,  # before anything hides the getters
+    "fuse-slices": lambda: Rules(FuseSlices.name, (FuseSlices(),)),  # before anything hides the getters
     "align-reads": AlignReads,  # on reads that are as small as can be, before rechunks of them are looked at
     "setitem": Setitem,  # after the values that it puts into tasks were cut to size
     "regrid": Regrid,  # before the joins and slices that it makes are composed
     "movement": Movement,  # on what setitem left; later passes see blocks that are equal, and fewer of them
-    "tree-sum": _tree_sum,  # on single sums, before products of matrices are taken out of theirs
+    "tree-sum": lambda: Rules(TreeSum.name, (TreeSum(),)),  # before products are taken out of sums
     "share": Share,  # on blocks and sums that are equal, before these become parts of longer work
     "halo-corners": HaloCorners,  # on the slices that movement left, once equal ones are one
     "inline-sources": InlineSources,  # once equal work is one, and before anybody asks what sums wait for

@@ -81,6 +81,3 @@ def _difference(old: Fact, new: Fact) -> str:
 def _shown(fact: Fact) -> str:
     kind = "a scalar" if fact.scalar else f"an array {fact.shape}"
     return f"{kind} of {fact.dtype}" + ("" if fact.fill is None else f" filled with {fact.fill}")
-
-
-__all__ = ["check_facts", "verify_thoroughly"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -153,14 +152,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     first = shapes[0]
     if all(shape == first for shape in shapes):
         return first
-    axes = itertools.zip_longest(*[shape[::-1] for shape in shapes], fillvalue=1)
-    found = []
-    for lengths in axes:
-        wide = {length for length in lengths if length != 1}
-        if len(wide) > 1:
-            raise ValueError("shapes do not broadcast")
-        found.append(wide.pop() if wide else 1)
-    return tuple(found[::-1])
+    return np.broadcast_shapes(*shapes)
 
 
 def reduced(shape: Shape, axis: Any, keepdims: bool) -> tuple[Shape, int]:

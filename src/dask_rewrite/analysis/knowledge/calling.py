@@ -97,10 +97,6 @@ def _tuple(values: Any) -> Any:
     return tuple(values) if type(values) in (list, tuple) else None
 
 
-def _identity(value: Any) -> Any:
-    return value
-
-
 #: What is known of functions that call others, and of containers.
 CALLING: dict[Callable[..., Any], Known] = {
     of_dask(utils, "apply"): Known(_apply, calls=_applied),
@@ -108,7 +104,7 @@ CALLING: dict[Callable[..., Any], Known] = {
     of_dask(core, "_pass_extra_kwargs"): Known(_passed, calls=_passes),
     of_dask(core, "_elemwise_handle_where"): Known(pure=False, calls=_where_calls),
     identity_cast: Known(_cast, fresh=False),
-    toolz.identity: Known(_identity, fresh=False),
+    toolz.identity: Known(toolz.identity, fresh=False),
     builtins.dict: Known(dict, fresh=False),
     builtins.tuple: Known(_tuple, fresh=False),
 }

@@ -9,11 +9,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from toolz import functoolz
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.knowledge.known import Known
-
-_compose = functoolz.Compose
 
 #: What is known, by function; filled from the tables when the package is imported.
 KNOWN: dict[Callable[..., Any], Known] = {}
@@ -48,7 +46,7 @@ def known(func: Any) -> Known | None:
         if func not in _partials:
             _partials[func] = _partial(func)
         return _partials[func]
-    if kind is _compose:
+    if kind is Compose:
         return _composed(func)
     return _late(func)
 
@@ -78,7 +76,7 @@ def known_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kno
     """
     while type(func) is partial:
         args, kwargs, func = (*func.args, *args), {**func.keywords, **kwargs}, func.func
-    if type(func) is _compose:
+    if type(func) is Compose:
         return _composed_call(func, args, kwargs)
     found = known(func)
     if found is None or (found.inputs is not None and len(args) > found.inputs):
@@ -115,7 +113,7 @@ def _late(func: Any) -> Known | None:
     """Functions of modules that are not imported only to be known."""
     name = getattr(func, "__name__", "")
     for (module, late), make in LATE.items():
-        if name == late and func is getattr(sys.modules.get(module), late, _compose):
+        if name == late and func is getattr(sys.modules.get(module), late, Compose):
             found = make(func)
             KNOWN[func] = found
             return found

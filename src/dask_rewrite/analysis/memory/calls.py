@@ -37,6 +37,3 @@ def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
     if isinstance(value, TaskRef):
         return scope.get(value.key, value)
     return with_values(value, scope) if scope and isinstance(value, GraphNode) else value
-
-
-__all__ = ["calls_of"]

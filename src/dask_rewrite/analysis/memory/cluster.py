@@ -58,39 +58,12 @@ def on_cluster(work: Work, cluster: Cluster) -> Course:
 class _Run:
     """The state of :func:`on_cluster`. Who has a block is an integer with a bit for each worker."""
 
-    __slots__ = (
-        "arrives",
-        "cluster",
-        "course",
-        "events",
-        "free",
-        "held",
-        "into",
-        "most",
-        "now",
-        "occupied",
-        "out",
-        "processing",
-        "queues",
-        "roots",
-        "slots",
-        "step",
-        "total",
-        "users",
-        "uses",
-        "waiting",
-        "where",
-        "work",
-    )
-
     def __init__(self, work: Work, cluster: Cluster) -> None:
         self.work, self.cluster, self.slots = work, cluster, cluster.slots
         everyone = range(cluster.workers)
         self.users = work.users()
         self.waiting = [len(inputs) for inputs in work.inputs]
-        self.uses = [len(found) for found in self.users]
-        for task in work.kept:
-            self.uses[task] += 1
+        self.uses = work.uses(self.users, views=False)
         self.where = [0] * len(work)
         self.arrives: dict[tuple[int, int], float] = {}  # when what is on its way to a worker is there
         self.free = [cluster.threads] * cluster.workers
@@ -179,9 +152,14 @@ class _Run:
                 at = max(at, self.fetch(one, worker))
         if at:
             heappush(self.events, (at, task, worker, 0))
-        elif self.free[worker]:
+        else:
+            self.start(task, worker)
+
+    def start(self, task: int, worker: int) -> None:
+        """Run a task, or have it wait for a thread."""
+        if self.free[worker]:
             self.free[worker] -= 1
-            heappush(self.events, (self.now + work.seconds[task], task, worker, 1))
+            heappush(self.events, (self.now + self.work.seconds[task], task, worker, 1))
         else:
             heappush(self.queues[worker], task)
 
@@ -207,11 +185,7 @@ class _Run:
                 where[one] |= bit
                 del self.arrives[one, worker]
                 self.hold(worker, work.nbytes[one])
-        if self.free[worker]:
-            self.free[worker] -= 1
-            heappush(self.events, (self.now + work.seconds[task], task, worker, 1))
-        else:
-            heappush(self.queues[worker], task)
+        self.start(task, worker)
 
     def hold(self, worker: int, nbytes: int) -> None:
         """A worker has so many bytes more."""

@@ -221,6 +221,3 @@ class _Run:
             if task in self._there and not self._views[task] and self._uses[task][-1] == -use:
                 return task
         return None
-
-
-__all__ = ["Evicted", "evictions"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
+from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Declared
+from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
-from dask_rewrite.analysis.memory.declared import declared_blocks
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.names import JOINED, unmarked
 
@@ -25,9 +27,9 @@ class Original:
     """
 
     def __init__(self, hlg: Mapping[Key, Any] | None) -> None:
-        self._hlg = hlg
+        self._hlg: Any = hlg
         self._stock: Mapping[Key, GraphNode] = {}
-        self._results = Results(self._lookup, self._stated(declared_blocks(hlg)))
+        self._results = Results(self._lookup, self._stated)
 
     @cached_property
     def _nodes(self) -> dict[Key, GraphNode]:
@@ -43,14 +45,23 @@ class Original:
                 blocks.setdefault(node.target, key)
         return blocks
 
-    def _stated(self, declared: Callable[[Key], Any]) -> Callable[[Key], Any]:
+    def _stated(self, key: Key) -> Fact | None:
         """What collections state of blocks, and so of delayed values that are blocks under another name."""
+        found = self._belief(key)
+        return self._belief(self._blocks[key]) if found is None and key in self._blocks else found
 
-        def stated(key: Key) -> Any:
-            found = declared(key)
-            return declared(self._blocks[key]) if found is None and key in self._blocks else found
+    def _belief(self, key: Key) -> Fact | None:
+        """What the array states of a block, renamed by a rewrite or not."""
+        if not isinstance(self._hlg, HighLevelGraph) or type(key) is not tuple or not key:
+            return None
+        name: Any = key[0]
+        if name not in self._hlg.layers and isinstance(name, str):
+            name = unmarked(name)
+        return self._declared.belief((name, *key[1:]))
 
-        return stated
+    @cached_property
+    def _declared(self) -> Declared:
+        return Declared(self._hlg, {}, {})
 
     def rewritten(self, nodes: Mapping[Key, GraphNode]) -> Results:
         """Results of a rewritten graph: as known, or of the block that had the name before the rewrite."""

@@ -59,18 +59,13 @@ def on_threads(work: Work, threads: int) -> Course:
 def _counts(work: Work, users: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:
     """What each task waits for, who holds on to its result, and whether it was there before."""
     waiting = [len(inputs) for inputs in work.inputs]
-    uses = [len(found) for found in users]
+    uses = work.uses(users, views=True)
     given = [False] * len(waiting)
     for task in work.given:
         given[task] = True
         uses[task] = -1  # never let go of
         for user in users[task]:
             waiting[user] -= 1
-    for task in work.kept:
-        uses[task] += 1
-    for seen in work.views:
-        for one in seen:
-            uses[one] += 1
     return waiting, uses, given
 
 

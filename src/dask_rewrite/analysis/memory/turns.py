@@ -133,12 +133,7 @@ class _Thrifty:
         self._needs = _needs(work, self._users)
         self._lacks = [sum([self._needs[one] for one in needed]) for needed in work.inputs]
         self._done = [task in given for task in range(len(work))]
-        self._uses = [len(users) for users in self._users]
-        for task in work.kept:
-            self._uses[task] += 1
-        for seen in work.views:
-            for one in seen:
-                self._uses[one] += 1
+        self._uses = work.uses(self._users, views=True)
         #: the users that are left of each task, added up: the last of them is what remains
         self._rest = [sum(users) for users in self._users]
         self._frees = [0] * len(work)
@@ -235,6 +230,3 @@ def _needs(work: Work, users: Sequence[Sequence[int]]) -> list[int]:
             if not waiting[user]:
                 ready.append(user)
     return needs
-
-
-__all__ = ["depth_first", "last_uses", "thrifty_order", "waits"]

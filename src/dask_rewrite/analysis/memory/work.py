@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 
 @dataclass(slots=True)
@@ -48,6 +49,13 @@ class Work:
         for task in range(len(inputs) - 1, -1, -1):
             for one in inputs[task]:
                 found[one].append(task)
+        return found
+
+    def uses(self, users: list[list[int]], views: bool) -> list[int]:
+        """How often each result is held on to: by users, by who asked for it, perhaps by views of it."""
+        found = [len(each) for each in users]
+        for task in chain(self.kept, chain.from_iterable(self.views) if views else ()):
+            found[task] += 1
         return found
 
 

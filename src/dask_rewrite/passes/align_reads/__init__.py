@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -15,8 +14,9 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import Box, distinct, stored_chunks, touched
+from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks, touched
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
 
@@ -79,7 +79,7 @@ class AlignReads:
             return graph
         boxes = [*file.reads.values(), *file.inside.values()]
         before = _touched(boxes, file)
-        if before > _MANY or not self._same_annotations(graph, readers):
+        if before > _MANY or not all(site.same_annotations(key, readers[0]) for key in readers):
             return graph
         least = distinct(boxes, file.chunks)
         if moves and self._is_much(before, least) and not graph.origin.shared:
@@ -112,10 +112,6 @@ class AlignReads:
                 edit.nodes[key] = edit.read(key, box)
         remarks.applied(self.name, file.key, f"{len(file.reads)} reads become {len(asked)}")
         return edit.graph()
-
-    def _same_annotations(self, graph: Graph, readers: list[Key]) -> bool:
-        found = graph.annotations
-        return not found or all(found.get(key) == found.get(readers[0]) for key in readers)
 
     def _by_units(
         self, edit: Edit, asked: dict[Key, Box], context: Context, before: int, direct: int
@@ -176,8 +172,5 @@ def _touched(boxes: Iterable[Box], file: File) -> int:
 
 def _largest(boxes: Iterable[Box], file: File) -> int:
     """Bytes of the largest block."""
-    size: int = max([prod([b - a for a, b in box]) for box in boxes]) * file.source.dtype.itemsize
-    return size
-
-
-__all__ = ["AlignReads"]
+    nbytes: int = max(map(size, boxes)) * file.source.dtype.itemsize
+    return nbytes

@@ -18,8 +18,8 @@ from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.kinds import Visible
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Seen
-from dask_rewrite.passes.align_reads.storage import Box
 from dask_rewrite.passes.align_reads.totals import Borders
+from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.site import Site
 
 #: On each axis the ranges of the blocks, and those that they get.

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 from dask.utils import key_split
 from toolz import pipe
@@ -24,8 +24,9 @@ from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.reads import File, nowhere
-from dask_rewrite.passes.align_reads.storage import Box, cuts, touched
+from dask_rewrite.passes.align_reads.storage import cuts, touched
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step, assembled, steps_of
@@ -47,19 +48,13 @@ class Edit:
         self._texts: dict[Any, Text] = {}
         self._around: dict[Any, Task | None] = {}
         self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
-        assert file.example is not None
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
     def read(self, key: Key, box: Box) -> Task:
         """A read of a box."""
-        example = self.file.example
-        assert example is not None
         index = tuple([slice(a, b, None) for a, b in box])
-        options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
-        args = (TaskRef(self.file.key), index, *options)
-        deps = frozenset((self.file.key,))
-        return make_task(key, example.func, args, example.kwargs or NO_KWARGS, deps, True)
+        return under(key, self.file.read(TaskRef(self.file.key), index), True)
 
     def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
         """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
@@ -75,7 +70,7 @@ class Edit:
         self._times = Counter(chain.from_iterable(touching))
         decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
         left = {unit: times for unit, times in self._times.items() if times > 1}
-        bytes_of = {unit: prod([b - a for a, b in unit]) * self.file.source.dtype.itemsize for unit in left}
+        bytes_of = {unit: size(unit) * self.file.source.dtype.itemsize for unit in left}
         now = most = 0
         for units in touching:
             shared = [unit for unit in units if unit in left]

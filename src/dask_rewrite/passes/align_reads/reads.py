@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, TypeGuard
 
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
+from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
-from dask_rewrite.passes.align_reads.storage import Box, touched
-from dask_rewrite.passes.movement.mosaic import Mosaic, composed
-from dask_rewrite.passes.movement.moves import MOVES
-from dask_rewrite.passes.movement.pieces import Piece
+from dask_rewrite.passes.align_reads.storage import touched
+from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.movement.mosaic import composed, cut, whole
+from dask_rewrite.passes.movement.moves import MOVES, literal
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, steps_of
@@ -73,6 +76,13 @@ class File:
         else:
             self.inside[key] = box
         return True
+
+    def read(self, source: TaskRef, index: Any) -> Task:
+        """A read like the others."""
+        example = self.example
+        assert example is not None
+        options = map(literal, example.args[2:])
+        return operation(example.func, (source, index, *options), example.kwargs or NO_KWARGS)
 
     def _form(self, frame: Frame) -> Any:
         """What programs have in common that read by what they are given under the same name."""
@@ -149,22 +159,15 @@ def _is(arg: Any, file: Key, scope: Mapping[Any, Any] | None) -> bool:
 def _literal(arg: Any, scope: Mapping[Any, Any] | None) -> Any:
     if type(arg) is TaskRef and scope is not None:
         arg = scope.get(arg.key)
-    return arg.value if type(arg) is DataNode else arg
+    return literal(arg)
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> Box | None:
     """The box that an index of slices takes; None for any other index."""
     if type(index) is not tuple or len(index) != len(shape):
         return None
-    box = []
-    for item, length in zip(index, shape):
-        if type(item) is not slice or item.step not in (None, 1):
-            return None
-        low, high, _ = item.indices(length)
-        if low >= high:
-            return None
-        box.append((low, high))
-    return tuple(box)
+    plain = all(type(item) is slice and item.step in (None, 1) for item in index)
+    return taken(index, shape) if plain else None
 
 
 def follow(file: File, site: Site, most: int) -> dict[Key, Box] | None:
@@ -218,20 +221,13 @@ def _joined(task: Task, file: File, reader: Reader) -> Box | None:
     found = reader.read(task)
     if found is None or found[1] != file.source.dtype:
         return None
-    mosaic = composed(found[0], lambda key: _form(file, file.boxes[key]))
+    source = whole(file.key, file.source.shape)
+    mosaic = composed(found[0], lambda key: cut(source, tuple([slice(*ends) for ends in file.boxes[key]])))
     if len(mosaic.pieces) != 1:
         return None
     (piece,) = mosaic.pieces
-    ndim = len(file.source.shape)
-    if piece.source != file.key or len(piece.shape) != ndim:
+    if piece.source != file.key or len(piece.shape) != len(file.source.shape):
         return None
     if any(step != 1 or along != axis for axis, (_, step, along) in enumerate(piece.axes)):
         return None
     return tuple([(start, start + n) for (start, _, _), n in zip(piece.axes, piece.shape)])
-
-
-def _form(file: File, box: Box) -> Mosaic:
-    """A box of a file as a mosaic."""
-    shape = tuple([b - a for a, b in box])
-    axes = tuple([(a, 1, i) for i, (a, _) in enumerate(box)])
-    return Mosaic(shape, (Piece((0,) * len(shape), shape, file.key, axes),))

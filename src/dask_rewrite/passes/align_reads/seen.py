@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dask.typing import Key
 
-from dask_rewrite.passes.align_reads.storage import Box
+from dask_rewrite.passes.demand.boxes import Box
 
 
 class Tile(NamedTuple):
@@ -40,6 +40,3 @@ def elsewhere(seen: Seen, box: Box) -> Seen:
         rest = tuple([ends for axis, ends in enumerate(box) if axis not in seen.axes])
         return seen._replace(rest=rest, boxes=(box,) * len(seen.boxes))
     return seen
-
-
-__all__ = ["Partial", "Seen", "Tile", "elsewhere"]

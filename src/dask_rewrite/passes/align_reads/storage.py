@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
-
-#: First and last position (exclusive) on each axis of a file.
-Box: TypeAlias = tuple[tuple[int, int], ...]
+from dask_rewrite.passes.demand.boxes import Box, size
 
 
 def stored_chunks(source: Any) -> tuple[int, ...] | None:
@@ -85,7 +83,7 @@ def runs(box: Box, chunks: Sequence[int], most: int) -> list[Box]:
     6
     """
     found: list[list[tuple[int, int]]] = []
-    left = prod([b - a for a, b in box])
+    left = size(box)
     for (low, high), chunk in zip(box, chunks):
         step = max(1, most * (high - low) // (left * chunk)) * chunk
         step = step if left > most else high

@@ -9,15 +9,16 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
 from dask.array.core import concatenate3
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, nameless
+from dask_rewrite.graph.nodes import call_with_dict, nameless
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import Box, runs
+from dask_rewrite.passes.align_reads.storage import runs
+from dask_rewrite.passes.demand.boxes import Box, inside, lengths
 from dask_rewrite.passes.steps import Step
 
 #: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
@@ -46,7 +47,7 @@ class Text(NamedTuple):
 
 def reading(file: File) -> Text:
     """A read of all of the box."""
-    return Text(_reads(file, "index"), (), (("index", None),))
+    return Text(file.read(TaskRef(FILE), TaskRef("index")), (), (("index", None),))
 
 
 def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], own: Sequence[bool]) -> Text:
@@ -81,31 +82,24 @@ def _whole(unit: TaskRef) -> Task:
     return operation(operator.getitem, (unit, (Ellipsis,)))
 
 
-def _reads(file: File, name: str) -> Task:
-    example = file.example
-    assert example is not None
-    options = [arg.value if type(arg) is DataNode else arg for arg in example.args[2:]]
-    return operation(example.func, (TaskRef(FILE), TaskRef(name), *options), example.kwargs or NO_KWARGS)
-
-
 def _written(
     file: File, box: Box, units: Sequence[Box], names: Mapping[int, str], shared: tuple[tuple[str, int], ...]
 ) -> Text:
     """A block that its parts are written into one after the other: one of them is there at a time."""
     itemsize = file.source.dtype.itemsize
-    shape = tuple([b - a for a, b in box])
+    shape = lengths(box)
     most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
     parts: list[tuple[Box, Any]] = []
     read: list[tuple[str, Box]] = []
     for i, unit in enumerate(units):
-        inside = _common(unit, box)
+        there = _common(unit, box)
         if i in names:
-            parts.append((inside, _part(names[i], unit, box)))
+            parts.append((there, _part(names[i], unit, box)))
             continue
-        for run in runs(inside, file.chunks, most // itemsize):  # to keep it would only take memory
+        for run in runs(there, file.chunks, most // itemsize):  # to keep it would only take memory
             name = f"index {len(read)}"
             read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
-            parts.append((run, _reads(file, name)))
+            parts.append((run, file.read(TaskRef(FILE), TaskRef(name))))
     steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, file.source.dtype)))]
     for part, value in parts:
         index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
@@ -115,11 +109,8 @@ def _written(
 
 
 def _part(name: str, unit: Box, box: Box) -> Any:
-    inside = _common(unit, box)
-    if inside == unit:
-        return TaskRef(name)
-    index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(inside, unit)])
-    return operation(operator.getitem, (TaskRef(name), index))
+    index = inside(_common(unit, box), unit)
+    return TaskRef(name) if index is None else operation(operator.getitem, (TaskRef(name), index))
 
 
 def _common(one: Box, other: Box) -> Box:
@@ -146,6 +137,3 @@ def stands_once(value: Any, steps: Iterable[Step]) -> bool:
             elif isinstance(here, (tuple, List)):
                 stack += here.args if type(here) is List else here
     return found == 1
-
-
-__all__ = ["FILE", "Text", "called", "reading", "stands_once", "text_of"]

@@ -17,9 +17,8 @@ from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
-from dask_rewrite.passes.align_reads.storage import Box
 from dask_rewrite.passes.align_reads.texts import stands_once
-from dask_rewrite.passes.demand.boxes import lengths, whole
+from dask_rewrite.passes.demand.boxes import Box, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, call_of
 from dask_rewrite.passes.demand.elementwise import TABLE
 from dask_rewrite.passes.demand.forms import form_of, unknown

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -22,10 +21,6 @@ from dask_rewrite.passes.contract.groups import Group
 
 #: A new task and when it runs: after which step, and in which order there.
 Timed: TypeAlias = tuple[tuple[int, int], Task]
-
-
-def _name(name: str, number: int, chain: int, step: int) -> Key:
-    return (name, number, chain, step)
 
 
 @dataclass(slots=True)
@@ -79,7 +74,10 @@ class Work:
                 terms = [term._replace(body=with_values(term.body, names)) for term in terms]
             root = rewrite.graph.nodes[tree.root]
             assert isinstance(root, Task)
-            name = partial(_name, f"contract-{token}", number)
+
+            def name(chain: int, step: int, number: int = number) -> Key:
+                return (f"contract-{token}", number, chain, step)
+
             when = {name(c, s): s for c, mine in enumerate(steps) for s in range(len(mine) - 1)}
             for key, step in when.items():
                 accumulators.setdefault(step, []).append(key)

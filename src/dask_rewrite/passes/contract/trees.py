@@ -18,7 +18,7 @@ import numpy as np
 from dask._task_spec import Task
 from dask.array.routines import _chunk_sum
 from dask.typing import Key
-from toolz import functoolz
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.folds import reducing
 from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
@@ -27,8 +27,6 @@ from dask_rewrite.graph.nodes import identity_of
 from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Site
-
-_Compose: Any = functoolz.Compose
 
 
 class Reducer(NamedTuple):
@@ -48,7 +46,7 @@ def reducer_of(func: Any) -> Reducer | None:
     Reducer(kind='chunk-sum', dtype=dtype('float64'), axis=(1,))
     >>> reducer_of(sum)
     """
-    kind: Literal["sum", "chunk-sum"] = "sum" if type(func) is _Compose else "chunk-sum"
+    kind: Literal["sum", "chunk-sum"] = "sum" if type(func) is Compose else "chunk-sum"
     inner = reducing(func)
     if type(inner) is not functools.partial or inner.args:
         return None
@@ -189,7 +187,7 @@ def combiner(func: Any) -> Any:
         return func
     inner = reducing(func)
     inner = functools.partial(inner.func, **{**inner.keywords, "keepdims": True})
-    return _Compose((inner, func.first)) if type(func) is _Compose else inner
+    return Compose((inner, func.first)) if type(func) is Compose else inner
 
 
 def keeps_dimensions(func: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, prod
@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.fact_cache import intern
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.graph import Graph, Nodes, producers_first
+from dask_rewrite.graph.graph import Graph, Nodes, producers_first, reachable
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.beginnings import among, is_worth_it, sliced
@@ -100,7 +100,7 @@ class _Search:
         started = among(sliced, nodes, lambda k: may_shrink(k, sliced[k]) and shape_of(value(k)) is not None)
         if not started:
             return
-        below = self._below(started)
+        below = reachable(nodes, started)
         order = [key for key in nodes if key in below]
         for key in reversed(list(producers_first(order, nodes))):
             for user in self.site.consumers(key):
@@ -134,18 +134,6 @@ class _Search:
 
     def _is_worth(self, box: Box, shape: Sequence[int]) -> bool:
         return 100 * size(box) <= self.options.max_share * prod(shape)
-
-    def _below(self, started: Iterable[Key]) -> set[Key]:
-        nodes = self.graph.nodes
-        found = set(started)
-        stack = list(found)
-        while stack:
-            node = nodes[stack.pop()]
-            for dep in node._dependencies:
-                if dep not in found and dep in nodes:
-                    found.add(dep)
-                    stack.append(dep)
-        return found
 
     def _decide(self, key: Key) -> None:
         """All users of a block have said what they need of it."""
@@ -278,6 +266,3 @@ def _part(box: Box, shape: Sequence[int]) -> str:
 
 def _text(box: Box) -> str:
     return ", ".join([f"{a}:{b}" for a, b in box])
-
-
-__all__ = ["Demand"]

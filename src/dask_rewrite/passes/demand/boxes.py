@@ -76,12 +76,3 @@ def shape_of(value: Any) -> Shape | None:
         return None
     first = min(shapes, key=len)
     return first if all(shape[: len(first)] == first for shape in shapes) else None
-
-
-def without_axes(box: Box, axes: Sequence[int]) -> Box:
-    """The box without some axes.
-
-    >>> without_axes(((0, 2), (1, 3)), (0,))
-    ((1, 3),)
-    """
-    return tuple([ends for i, ends in enumerate(box) if i not in axes])

@@ -88,17 +88,12 @@ class Plans:
         form, keys = form_of(node, self._facts.value)
         name = (form, box)
         if name not in self._known:
-            self._known[name] = self._made(node, box, keys)
+            try:
+                self._known[name] = Plan(node, self._facts, self._reassociate, box), keys
+            except (Opaque, KeyError):
+                self._known[name] = None
         found = self._known[name]
         return None if found is None else Planned(*found, keys)
-
-    def _made(
-        self, node: GraphNode, box: Box | None, keys: tuple[Key, ...]
-    ) -> tuple[Plan, tuple[Key, ...]] | None:
-        try:
-            return Plan(node, self._facts, self._reassociate, box), keys
-        except (Opaque, KeyError):
-            return None
 
 
 def form_of(
@@ -156,6 +151,3 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
     if kind is tuple or kind is List:
         return kind, *[_named(item, places, value, blank) for item in (here if kind is tuple else here.args)]
     return id(here.value) if kind is DataNode else id(here)
-
-
-__all__ = ["Planned", "Plans", "form_of", "unknown"]

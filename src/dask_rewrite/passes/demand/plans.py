@@ -55,8 +55,6 @@ class Plan:
         What is wanted of the result; None for all of it.
     """
 
-    __slots__ = ("_facts", "_reassociate", "boxes", "made", "needs", "node", "slices", "steps", "values")
-
     def __init__(self, node: GraphNode, facts: Facts, reassociate: bool, box: Box | None) -> None:
         self.node = node
         self.steps = steps_of(node, facts)
@@ -157,27 +155,20 @@ class _Sizes:
 
     def __init__(self, values: Values) -> None:
         self.values = values
-        self._parts: dict[int, Any] = {}
+        self._parts: dict[object, Any] = {}
 
     def stand_in(self, arg: Any) -> Any:
         if type(arg) is Part:
             value = self.values.get(arg.of.key) if type(arg.of) is TaskRef else Fact.of_array(arg.of)
-            name = -1 - len(self._parts)
+            name: Any = object()  # looked up below only
             self._parts[name] = resized(value, arg.box)
-            return TaskRef(_Place(name))  # type: ignore[arg-type] # looked up below only
+            return TaskRef(name)
         if type(arg) is List:
             return list_of([self.stand_in(each) for each in arg.args])
         return arg
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self._parts[key.number] if type(key) is _Place else self.values.get(key, default)
-
-
-class _Place:
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+        return self._parts[key] if key in self._parts else self.values.get(key, default)
 
 
 def resized(value: Any, box: Box) -> Any:

@@ -37,7 +37,10 @@ def _axis(call: Call, place: int) -> Any:
 
 def _reduction(call: Call, box: Box, at: int = 0) -> Narrowed | None:
     """The block, or nested lists of them, stands at a place; the axis follows it, or is a keyword."""
-    axis = _axis(call, at + 1)
+    return _along(call, box, _axis(call, at + 1), at)
+
+
+def _along(call: Call, box: Box, axis: Any, at: int) -> Narrowed | None:
     if axis is None:
         return None
     args = list(call.args)
@@ -52,12 +55,8 @@ def _positions(call: Call, box: Box, at: int) -> Narrowed | None:
 
 
 def _combined(call: Call, box: Box) -> Narrowed | None:
-    """Partial results in nested lists: the axis is a keyword."""
-    axis = call.kwargs.get("axis")
-    if axis is None:
-        return None
-    first, *rest = call.args
-    return Narrowed(box, [mapped(call, first, partial(_kept, call, box, axis)), *rest])
+    """Partial results in nested lists, or terms added one by one: the axis is a keyword."""
+    return _along(call, box, call.kwargs.get("axis"), 0)
 
 
 def _cumulated(call: Call, box: Box) -> Narrowed | None:
@@ -69,14 +68,6 @@ def _cumulated(call: Call, box: Box) -> Narrowed | None:
     grown = tuple([(0, b) if i == axis else (a, b) for i, (a, b) in enumerate(box)])
     first, *rest = call.args
     return Narrowed(grown, [mapped(call, first, lambda shape: grown), *rest])
-
-
-def _terms(call: Call, box: Box) -> Narrowed | None:
-    """``routines._chunk_sum``: terms added one by one, whose axis of length one goes."""
-    axis = call.kwargs.get("axis")
-    if axis is None:
-        return None
-    return Narrowed(box, [mapped(call, call.args[0], partial(_kept, call, box, axis)), *call.args[1:]])
 
 
 def regroups(call: Call, value: Any) -> bool:
@@ -112,7 +103,7 @@ TABLE: dict[Any, Rule] = {
     of_dask(reductions, "moment_chunk"): _combined,
     of_dask(reductions, "moment_combine"): _combined,
     of_dask(reductions, "moment_agg"): _combined,
-    of_dask(routines, "_chunk_sum"): _terms,
+    of_dask(routines, "_chunk_sum"): _combined,
     arg_chunk: partial(_positions, at=2),
     arg_combine: partial(_positions, at=1),
     arg_agg: partial(_positions, at=1),

@@ -128,6 +128,3 @@ def _reads(step: Step) -> bool:
 
 def _no_room(key: Key) -> int:
     return 0
-
-
-__all__ = ["without_splits"]

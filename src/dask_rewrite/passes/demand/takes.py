@@ -90,6 +90,3 @@ class Takes:
             if here.kwargs:
                 stack += here.kwargs.values()
         return False
-
-
-__all__ = ["Takes"]

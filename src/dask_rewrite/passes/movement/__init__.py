@@ -53,7 +53,7 @@ class Movement:
         if not moves:
             return graph
         pinned = self._pinned(graph, moves)
-        forms = Forms(graph, site, moves, pinned, self.max_pieces, still)
+        forms = Forms(site, moves, pinned, self.max_pieces, still)
         forms.learn()
         writer = Writer(forms, self.max_whole)
         made: Nodes = {}

@@ -14,8 +14,9 @@ from dask.typing import Key
 
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, list_of, make_task
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece, cut
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut
 from dask_rewrite.passes.movement.moves import DType, is_plain
+from dask_rewrite.passes.movement.pieces import Fill, Piece
 
 #: Blocks up to this many bytes are joined row by row, which copies twice but calls less.
 SMALL = 65_536
@@ -36,8 +37,6 @@ class Emitter:
     indexes : dict
         Filled in with the indexes that take pieces out of blocks, by where these lie: many are equal.
     """
-
-    __slots__ = ("_indexes", "_ordered", "_reference", "_shape_of")
 
     def __init__(
         self,
@@ -63,23 +62,22 @@ class Emitter:
         )
         if ordered and is_plain(dtype) and (framed := frame(mosaic)) is not None:
             inside, widths, value = framed
-            body = self._inside(inside, dtype)
+            alone = len(inside.pieces) == 1
+            body = self.view(inside.pieces[0]) if alone else self._joined(inside, dtype, True)
             if body is not None:
                 args = (body, widths)
                 return operation(np.pad, args, {"mode": "constant", "constant_values": value})
         return self._joined(mosaic, dtype, ordered)
-
-    def _inside(self, mosaic: Mosaic, dtype: DType) -> Any:
-        if len(mosaic.pieces) == 1:
-            return self.view(mosaic.pieces[0])
-        return self._joined(mosaic, dtype, True)
 
     def _joined(self, mosaic: Mosaic, dtype: DType, ordered: bool) -> Task | None:
         cells = grid(mosaic)
         if cells is None:
             return None
         shape, pieces = cells
-        parts = [self._part(piece, dtype) for piece in pieces]
+        parts = [
+            filled(piece.shape, piece.source.value, dtype) if type(piece.source) is Fill else self.view(piece)
+            for piece in pieces
+        ]
         cut_axes = [axis for axis, count in enumerate(shape) if count > 1]
         plain = ordered and is_plain(dtype)
         small = dtype.itemsize * prod(mosaic.shape) <= SMALL
@@ -93,11 +91,6 @@ class Emitter:
         for count in reversed(shape):
             parts = [list_of(parts[i : i + count]) for i in range(0, len(parts), count)]
         return operation(concatenate3, (parts[0],))
-
-    def _part(self, piece: Piece, dtype: DType) -> Any:
-        if type(piece.source) is Fill:
-            return filled(piece.shape, piece.source.value, dtype)
-        return self.view(piece)
 
     def view(self, piece: Piece) -> Any:
         """The piece as an expression over its source: a reference, or a slice of it."""
@@ -118,7 +111,7 @@ def sliced(ref: Any, piece: Piece, shape: Sequence[int], func: Any = operator.ge
     """A piece as basic slicing of its source, and a transposition where its axes are turned."""
     along = [axis for _, _, axis in piece.axes if axis >= 0]
     index = index_of(piece, shape)
-    straight = along == sorted(along)
+    straight = is_straight(piece)
     if straight and len(along) == len(shape) == len(index) and is_whole(piece, shape):
         return ref
     if straight:
@@ -151,8 +144,7 @@ def index_of(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:
     """
     index: list[Any] = []
     nearest = 0
-    ascending = [along for _, _, along in piece.axes if along >= 0]
-    straight = ascending == sorted(ascending)
+    straight = is_straight(piece)
     for (offset, step, along), size in zip(piece.axes, shape, strict=True):
         if along < 0:
             index.append(offset)

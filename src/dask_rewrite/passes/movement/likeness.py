@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from dask._task_spec import Task
 from dask.typing import Key
 
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
+from dask_rewrite.passes.movement.mosaic import Mosaic
 from dask_rewrite.passes.movement.moves import Block, operation_of
+from dask_rewrite.passes.movement.pieces import Fill, Piece
 from dask_rewrite.passes.movement.read import Reader
 
 #: Mosaics of more pieces are read one by one: few are alike, and to compare them costs as much.

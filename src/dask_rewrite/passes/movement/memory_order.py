@@ -22,8 +22,8 @@ from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
-from dask_rewrite.passes.movement.mosaic import Piece
 from dask_rewrite.passes.movement.moves import GETTER_IDS
+from dask_rewrite.passes.movement.pieces import Piece
 from dask_rewrite.passes.site import Site
 
 _RANDOM = [of_dask(random, name) for name in ("_apply_random_func", "_apply_random")]
@@ -67,8 +67,6 @@ class Order:
     site : Site
         The graph that they stand in.
     """
-
-    __slots__ = ("_bodies", "_known", "_site")
 
     def __init__(self, site: Site) -> None:
         self._site = site

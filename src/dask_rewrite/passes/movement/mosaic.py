@@ -81,32 +81,6 @@ class Mosaic:
         return found
 
 
-def sources_in(mosaic: Mosaic, axes: Sequence[Axis], shape: Shape) -> int:
-    """From how many pieces a view of a mosaic is put together, constants left out; looks, makes nothing.
-
-    Examples
-    --------
-    >>> both = joined([whole("x", (2,)), whole("y", (2,))], axis=0)
-    >>> shape, axes = selection(slice(0, 1), both.shape)
-    >>> sources_in(both, axes, shape)
-    1
-    """
-    ends = [_ends(Piece((0,) * len(shape), shape, None, ()), axis) for axis in axes]
-    low, high = [min(pair) for pair in ends], [max(pair) + 1 for pair in ends]
-    near = mosaic.near(low, high)
-    if len(mosaic.pieces) > 8 and not mosaic._index[1]:
-        return sum([type(piece.source) is not Fill for piece in near])
-    count = 0
-    for piece in near:
-        if type(piece.source) is not Fill:
-            for a, n, b, h in zip(piece.at, piece.shape, low, high):
-                if a >= h or a + n <= b:
-                    break
-            else:
-                count += 1
-    return count
-
-
 def whole(source: Hashable, shape: Shape) -> Mosaic:
     """The block that is a source as it stands."""
     if 0 in shape:
@@ -259,21 +233,3 @@ def _ends(piece: Piece, axis: Axis) -> tuple[int, int]:
         return offset, offset
     first = offset + step * piece.at[along]
     return first, first + step * (piece.shape[along] - 1)
-
-
-__all__ = [
-    "Fill",
-    "Mosaic",
-    "Piece",
-    "composed",
-    "constant",
-    "cut",
-    "joined",
-    "merged",
-    "padded",
-    "seen_through",
-    "selection",
-    "sources_in",
-    "transposed",
-    "whole",
-]

@@ -9,23 +9,14 @@ from typing import Any
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
-from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
-from dask_rewrite.passes.movement.mosaic import (
-    Fill,
-    Mosaic,
-    cut,
-    merged,
-    seen_through,
-    selection,
-    sources_in,
-    whole,
-)
-from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, whole
+from dask_rewrite.passes.movement.moves import GETITEMS, Block, literal
+from dask_rewrite.passes.movement.pieces import Fill, Piece, merged, selection
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing
 from dask_rewrite.passes.movement.slices import View, view_of
@@ -42,10 +33,8 @@ class Forms:
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
     site : Site
-        What is known of it.
+        What is known of the graph.
     moves : set of Key
         The tasks to look at.
     pinned : set of Key
@@ -58,14 +47,13 @@ class Forms:
 
     def __init__(
         self,
-        graph: Graph,
         site: Site,
         moves: set[Key],
         pinned: set[Key],
         max_pieces: int,
         still: frozenset[Key] = frozenset(),
     ) -> None:
-        self.graph = graph
+        self.graph = site.graph
         self.site = site
         self.moves = moves
         self.still = still
@@ -113,11 +101,6 @@ class Forms:
         reader = self.reader
         if id(task.func) in GETITEMS and self._is_stage(task):
             return reader.read(task, {task.args[0].key})
-        if task.func is concatenate_shaped and (stages := self._stages(task)):
-            found = reader.read(task, stages)
-            if found is not None:
-                self._kept |= stages
-            return found
         found = reader.read(task)
         if found is None:
             return None
@@ -149,31 +132,6 @@ class Forms:
             return found
         return Mosaic(found[0].shape, tuple(merged(made, len(found[0].shape)))), found[1]
 
-    def _stages(self, task: Task) -> set[Key]:
-        """The blocks that a join must not go around, where that can be told from the numbers of pieces."""
-        refs, forms = items_of(task.args[0]) or (), self.forms
-        wide = [ref.key for ref in refs if type(ref) is TaskRef and ref.key in forms]
-        if all(len(forms[key][0].pieces) == 1 for key in wide):
-            return set()
-        sources: list[Any] = []
-        below: list[Key] = []
-        for ref in refs:
-            block = self.reader.leaf(ref.key) if type(ref) is TaskRef else None
-            if block is None:
-                return set()
-            mine = [piece.source for piece in block[0].pieces]
-            if len(mine) != 1 or type(mine[0]) is not Fill:
-                below.append(ref.key)
-            sources.extend(mine)
-        distinct = set(sources)
-        if len(sources) == len(below) or len(distinct) < len(sources):
-            return set()
-        after = sum([type(source) is not Fill for source in distinct])
-        parts = {key: self.forms[key][0].parts for key in below if key in self.forms}
-        if after <= len(below) or after <= self._allowed(len(below), parts):
-            return set()
-        return {key for key, count in parts.items() if count > 1}
-
     def _allowed(self, before: int, parts: Mapping[Key, int]) -> float:
         """How many pieces are no worse than ``before`` references to blocks of so many parts."""
         users = self.site.context.users(self.graph)
@@ -200,7 +158,9 @@ class Forms:
             return False
         if (found := selection(literal(task.args[1]), form[0].shape)) is None or 0 in found[0]:
             return False
-        count = sources_in(form[0], found[1], found[0])
+        shape, axes = found
+        shown = seen_through(Piece((0,) * len(shape), shape, None, axes), form[0])
+        count = sum([type(piece.source) is not Fill for piece in shown])
         if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
             return False
         self._kept.add(ref.key)

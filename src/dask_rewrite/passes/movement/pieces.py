@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import itemgetter
+from types import EllipsisType, NoneType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -50,7 +51,6 @@ class Piece(NamedTuple):
 
 
 _corner = itemgetter(0)
-_ONLY_SLICES = {slice}
 
 
 def moved(piece: Piece, axis: int, by: int) -> Piece:
@@ -131,23 +131,17 @@ def _normal(piece: Piece) -> Piece:
 def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
     """The shape of ``block[index]``, and where its elements lie in the block; None if that is not plain."""
     items = index if type(index) is tuple else (index,)
-    if len(items) == len(shape) and set(map(type, items)) == _ONLY_SLICES:
-        return _slices(items, shape)
-    given = sum(item is not None and item is not Ellipsis for item in items)
-    if given > len(shape) or sum(item is Ellipsis for item in items) > 1:
+    kinds = list(map(type, items))
+    ellipses = kinds.count(EllipsisType)
+    given = len(items) - kinds.count(NoneType) - ellipses
+    if given > len(shape) or ellipses > 1:
         return None
-    if not any(item is Ellipsis for item in items):
+    if not ellipses and given < len(shape):
         items = (*items, Ellipsis)
     sizes: list[int] = []
     axes: list[Axis] = []
     for item in items:
-        if item is None:
-            sizes.append(1)
-        elif item is Ellipsis:
-            for size in shape[len(axes) : len(axes) + len(shape) - given]:
-                axes.append((0, 1, len(sizes)))
-                sizes.append(size)
-        elif type(item) is slice:
+        if type(item) is slice:
             try:
                 start, stop, step = item.indices(shape[len(axes)])
             except (TypeError, ValueError):
@@ -155,6 +149,12 @@ def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None
             count = len(range(start, stop, step))
             axes.append((start, step if count > 1 else 1, len(sizes)))
             sizes.append(count)
+        elif item is None:
+            sizes.append(1)
+        elif item is Ellipsis:
+            for size in shape[len(axes) : len(axes) + len(shape) - given]:
+                axes.append((0, 1, len(sizes)))
+                sizes.append(size)
         elif isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             size = shape[len(axes)]
             if not -size <= item < size:
@@ -162,20 +162,6 @@ def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None
             axes.append((int(item) % size, 0, -1))
         else:
             return None
-    return tuple(sizes), tuple(axes)
-
-
-def _slices(items: Sequence[slice], shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None:
-    """The same for one slice per axis, which is what most indices are."""
-    sizes, axes = [], []
-    for i, item in enumerate(items):
-        try:
-            start, stop, step = item.indices(shape[i])
-        except (TypeError, ValueError):
-            return None
-        count = stop - start if step == 1 else len(range(start, stop, step))
-        axes.append((start, step if count > 1 else 1, i))
-        sizes.append(count if count > 0 else 0)
     return tuple(sizes), tuple(axes)
 
 

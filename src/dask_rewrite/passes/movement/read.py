@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, cut, joined, whole
+from dask_rewrite.passes.movement.mosaic import Mosaic, cut, joined, whole
 from dask_rewrite.passes.movement.moves import (
     GETITEMS,
     JOINS,
@@ -29,7 +29,7 @@ from dask_rewrite.passes.movement.moves import (
     pad_of,
     transpose_of,
 )
-from dask_rewrite.passes.movement.pieces import Piece, lies_within, placed
+from dask_rewrite.passes.movement.pieces import Fill, Piece, lies_within, placed
 
 #: Stands for a join of another kind.
 NOT_TILED = object()
@@ -47,8 +47,6 @@ class Reader:
     facts : Facts
         What is known of the blocks.
     """
-
-    __slots__ = ("_blocks", "facts", "leaves", "referred", "stages")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts

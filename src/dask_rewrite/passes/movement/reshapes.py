@@ -37,8 +37,6 @@ class Reshapes:
         What is known of the blocks.
     """
 
-    __slots__ = ("_below", "_reader")
-
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._below: dict[Key, Below] = {}

@@ -6,17 +6,18 @@ import operator
 from math import prod
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.array import chunk
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS, children, make_task
+from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.emit import filled, sliced
-from dask_rewrite.passes.movement.mosaic import Fill
 from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.movement.normal_forms import Forms
+from dask_rewrite.passes.movement.pieces import Fill
 from dask_rewrite.passes.movement.slices import FULL, View, within
 
 
@@ -62,7 +63,7 @@ class LooseWriter:
     def _join(self, task: Task) -> GraphNode:
         """The same join with what can be cut out, or made, in the task itself."""
         views = self.forms.views
-        refs = list(dict.fromkeys(references(task)))
+        refs = list(dict.fromkeys(survey(task, {})[1]))
         here = set(refs)
         values: dict[Key, Any] = {}
         groups: dict[Key, list[tuple[Key, View]]] = {}
@@ -116,25 +117,3 @@ class LooseWriter:
                     break
             else:
                 outer.append((ref, view))
-
-
-def references(node: Any) -> list[Key]:
-    """The keys that a task refers to, in the order of its arguments."""
-    found: list[Key] = []
-    stack = [node]
-    while stack:
-        here = stack.pop()
-        if type(here) is List:
-            inside = here.args[::-1]
-        elif isinstance(here, TaskRef):
-            found.append(here.key)
-            continue
-        elif type(here) is Alias:
-            found.append(here.target)
-            continue
-        elif isinstance(here, Task):
-            inside = tuple(children(here))[::-1]
-        else:
-            continue
-        stack.extend(inside)
-    return found

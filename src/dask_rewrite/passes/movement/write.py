@@ -20,9 +20,10 @@ from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
-from dask_rewrite.passes.movement.mosaic import Fill, Mosaic, Piece
+from dask_rewrite.passes.movement.mosaic import Mosaic
 from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, DType
 from dask_rewrite.passes.movement.normal_forms import Forms
+from dask_rewrite.passes.movement.pieces import Fill, Piece
 from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
 
 _IN_MEMORY = "the block would lie differently in memory"

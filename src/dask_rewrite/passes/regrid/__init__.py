@@ -157,6 +157,3 @@ def _needed(graph: Graph, made: Nodes, parts: Mapping[Key, None], views: Views) 
     kept: Nodes = {key: found.pop(key) for key in nodes if key in found}
     kept.update({key: node for key, node in made.items() if key in found})
     return kept
-
-
-__all__ = ["Regrid"]

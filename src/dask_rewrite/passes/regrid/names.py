@@ -29,50 +29,31 @@ def producers_first(graph: Graph) -> list[Any]:
         for dep in node._dependencies:
             mine.add(numbers.setdefault(layer_name(dep), len(numbers)))
     lists = {number: sorted(deps) for number, deps in below.items()}
-    order = _postorder(list(lists), lists)
+    seen: set[int] = set()
+    order = [number for start in lists for number in _reached(start, lists, seen)]
     above: dict[int, list[int]] = {}
     for number in order:
         for dep in lists.get(number, ()):
             above.setdefault(dep, []).append(number)
-    circles = _in_circles(order, lists, above)
+    # what is made of itself: strongly connected components, as Kosaraju finds them
+    circles = {number for number, deps in lists.items() if number in deps}
+    seen.clear()
+    for start in reversed(order):
+        if len(group := _reached(start, above, seen)) > 1:
+            circles.update(group)
     names = list(numbers)
     return [names[number] for number in order if number not in circles]
 
 
-def _postorder(starts: Sequence[int], below: Mapping[int, Sequence[int]]) -> list[int]:
+def _reached(start: int, ways: Mapping[int, Sequence[int]], seen: set[int]) -> list[int]:
+    """All that is reached from here and was not seen before, each after what it leads to."""
     found: dict[int, None] = {}
-    opened: set[int] = set()
-    for start in starts:
-        stack = [start]
-        while stack:
-            here = stack[-1]
-            if here not in opened:
-                opened.add(here)
-                stack.extend([dep for dep in below.get(here, ()) if dep not in opened])
-            else:
-                stack.pop()
-                found[here] = None
+    stack = [start] if start not in seen else []
+    while stack:
+        here = stack[-1]
+        if here not in seen:
+            seen.add(here)
+            stack.extend([number for number in ways.get(here, ()) if number not in seen])
+        else:
+            found[stack.pop()] = None
     return list(found)
-
-
-def _in_circles(
-    order: Sequence[int], below: Mapping[int, Sequence[int]], above: Mapping[int, Sequence[int]]
-) -> set[int]:
-    """What is made of itself: strongly connected components, as Kosaraju finds them."""
-    circles = {number for number in order if number in below.get(number, ())}
-    seen: set[int] = set()
-    for start in reversed(order):
-        if start in seen:
-            continue
-        group, stack = [], [start]
-        seen.add(start)
-        while stack:
-            here = stack.pop()
-            group.append(here)
-            for user in above.get(here, ()):
-                if user not in seen:
-                    seen.add(user)
-                    stack.append(user)
-        if len(group) > 1:
-            circles.update(group)
-    return circles

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,7 +10,7 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Nodes
-from dask_rewrite.passes.movement.memory_order import Order
+from dask_rewrite.passes.movement.memory_order import Order, lies_in_order
 from dask_rewrite.passes.movement.moves import GETITEMS, is_plain, literal
 from dask_rewrite.passes.movement.pieces import Fill, selection
 from dask_rewrite.passes.regrid.work import works_by_element
@@ -110,7 +109,7 @@ class Views:
             return True
         task: Any = self._nodes.get(key)
         if type(task) is DataNode:
-            return _descends(task.value)
+            return lies_in_order(task)
         if not depth or type(task) is not Task:
             return False
         of = self._facts.of
@@ -123,12 +122,6 @@ class Views:
             other is not None and other.shape == fact.shape and self._in_order(dep, depth - 1)
             for dep, other in [(dep, of(dep)) for dep in task._dependencies]
         )
-
-
-def _descends(value: Any) -> bool:
-    """An array whose axes lie in memory in their order, also if it is a part of another."""
-    steps = [step for step, size in zip(value.strides, value.shape) if size > 1]
-    return all(a >= b > 0 for a, b in pairwise([*steps, 1]))
 
 
 def joins_keep(dtype: np.dtype[Any]) -> bool:

@@ -18,8 +18,8 @@ from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.emit import Emitter
-from dask_rewrite.passes.movement.mosaic import Mosaic, merged
-from dask_rewrite.passes.movement.pieces import Fill, Piece
+from dask_rewrite.passes.movement.mosaic import Mosaic
+from dask_rewrite.passes.movement.pieces import Fill, Piece, merged
 from dask_rewrite.passes.regrid.arrays import Argument, Whole
 from dask_rewrite.passes.regrid.grids import Edges
 from dask_rewrite.passes.regrid.views import Shape, Source, View, Views

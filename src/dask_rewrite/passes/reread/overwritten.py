@@ -121,6 +121,3 @@ def _may_be_same(source: Any, target: Any) -> bool:
         return all(in_memory) and bool(np.may_share_memory(source, target))
     places = [_place(each) for each in (source, target)]
     return None in places or places[0] == places[1]
-
-
-__all__ = ["Overwritten"]

@@ -16,7 +16,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import count_references
+from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.program import Step, operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.writes import written
@@ -89,7 +89,7 @@ class Setitem:
         if not private and not site.wanted(under):
             users = {key, *[each.key for each in own_value(task, site).tasks]}
             private = users.issuperset(site.consumers(under))
-        if not private or count_references(task, under) != 1:
+        if not private or survey(task, {})[1].count(under) != 1:
             site.context.remarks.missed(
                 self.name, key, "others use the block as it was before the assignment"
             )

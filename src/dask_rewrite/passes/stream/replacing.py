@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
@@ -38,11 +38,6 @@ def leaf_steps(group: Sequence[Tree], site: Site, slabs: Slabs) -> list[Step] | 
     return steps
 
 
-def _task(node: Any) -> Task:
-    assert isinstance(node, Task)
-    return node
-
-
 def _one(steps: Sequence[Step]) -> Slab:
     """Several slabs as one; they need the same."""
     if len(steps) == 1:
@@ -62,7 +57,8 @@ class Replacing:
 
     def trees(self, group: Sequence[Tree], steps: Sequence[Step]) -> None:
         """One tree for all of them."""
-        nodes, token, of = self._before.nodes, self._before.origin.token, len(group)
+        token, of = self._before.origin.token, len(group)
+        nodes: Mapping[Key, Any] = self._before.nodes
         made: dict[Key, Any] = {}
         instead: dict[Key, Any] = {}
         for step in steps:
@@ -73,7 +69,7 @@ class Replacing:
             instead.update({each: part(key, i, of) for i, each in enumerate(step.gives)})
         for keys in reversed(list(zip(*[tree.inner for tree in group]))):
             key = joined_key(keys, token)
-            parts = [nameless(_task(with_values(nodes[each], instead))) for each in keys]
+            parts = [nameless(with_values(nodes[each], instead)) for each in keys]
             made[key] = under(key, together(parts))
             self._gone.update(keys)
             instead.update({each: part(key, i, of) for i, each in enumerate(keys)})

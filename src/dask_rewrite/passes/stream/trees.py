@@ -12,14 +12,13 @@ import numpy as np
 from dask._task_spec import GraphNode, Task
 from dask.array import reductions
 from dask.typing import Key
-from toolz import functoolz
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.folds import COMBINING, reducing
 from dask_rewrite.graph.lists import terms_of
 from dask_rewrite.graph.nodes import may_move
 from dask_rewrite.passes.site import Site
 
-_Compose: Any = functoolz.Compose
 #: Kinds of operations that never round.
 _EXACT = ("extreme", "logic")
 
@@ -101,7 +100,7 @@ def same_function(one: Any, other: Any) -> bool:
         and first.func is second.func
         and first.args == second.args
         and first.keywords == second.keywords
-        and (type(one) is not _Compose or one.first.keywords == other.first.keywords)
+        and (type(one) is not Compose or one.first.keywords == other.first.keywords)
     )
 
 
