@@ -31,7 +31,7 @@ PARTS = ("lint", "docs", "package", "doctest", "test", "examples", "oldest", "be
 BEYOND = ("python314", "development")
 #: Parts of one process.
 ALONE = ("lint", "docs", "package", "doctest", "examples")
-#: A command that hangs is stopped after this; the longest takes ten minutes, on slow machines more than twenty.
+#: A command that hangs is stopped after this; the longest takes ten minutes, twice that on slow machines.
 MINUTES = 40
 
 
