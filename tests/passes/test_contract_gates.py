@@ -13,6 +13,7 @@ from dask._task_spec import DataNode
 from dask.graph_manipulation import chunks
 
 import dask_rewrite
+from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract import Contract
@@ -176,7 +177,7 @@ def waiting_arrays(y: da.Array) -> int:
     """How many arrays of the graph wait for a gate."""
     after, _ = run(lowered(y))
     found = [node for node in after.nodes.values() if getattr(node, "func", None) is chunks.bind]
-    arrays = [node for node in found if type(node.args[0]) is DataNode]
+    arrays = [node for node in found if type(first_argument(node)) is DataNode]
     assert all(node.data_producer for node in arrays)
     return len(arrays)
 

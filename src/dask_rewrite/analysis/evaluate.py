@@ -12,6 +12,7 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, NestedContai
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
 from dask._task_spec import _identity_cast as identity_cast
+from dask.utils import ndeepmap
 from toolz import last
 
 from dask_rewrite.analysis.fact_cache import (
@@ -162,7 +163,7 @@ class Evaluator:
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         if func is identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
-        if func is list and (rows := tasks_of(task)) is not None:
+        if func is ndeepmap and (rows := tasks_of(task)) is not None:
             return self._list(rows, env)
         return NOTHING
 

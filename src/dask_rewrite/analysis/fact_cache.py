@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from itertools import count
 from types import FunctionType, MethodType, NoneType
@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
-from toolz import functoolz, last
+from dask.utils import ndeepmap
+from toolz import functoolz, last, pipe
 
 from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.analysis.knowledge.blocks import SCALARS
@@ -203,30 +204,30 @@ def function_of(func: Any) -> Function:
     is_frame = calls_frame(func)
     about = None if is_frame else known(inner)
     is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
-    is_known |= func is list  # of batches
+    is_known |= func is ndeepmap  # of batches
     try:
         number = number_of(func) if is_known and not is_frame else None
     except TypeError:  # an argument that cannot be compared
         number = None
     seed = about.seed if about is not None and inner is func else None
     return Function(
-        is_known, number, is_frame or func is last or func is _identity_cast or func is list, seed
+        is_known, number, is_frame or func is last or func is _identity_cast or func is ndeepmap, seed
     )
 
 
 def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
     """Whether no fact comes of a task: it calls what nothing is known of, or takes what that gives."""
     function = functions.of(task.func, function_of)
+    if task.func is pipe and task.args:
+        function = functions.of(task.args[-1], lambda _: _of_program(task.args[1:]))
     if function.is_special or not function.is_known:
         return not function.is_known
     calls = [task]
     while calls:
         args = calls.pop().args
-        kinds = list(map(type, args))
-        # dask hands some functions to one of its own, which calls them
-        if kinds and kinds[0] is FunctionType and known(args[0]) is None:
+        if _hands_unknown(args):
             return True
-        if Task in kinds:
+        if Task in map(type, args):
             for arg in args:
                 if type(arg) is Task:
                     function = functions.of(arg.func, function_of)
@@ -238,19 +239,36 @@ def gives_nothing(task: Task, functions: ByIdentity[Function]) -> bool:
     return False
 
 
-def _is_lost(body: Any) -> bool:
+def _hands_unknown(args: Sequence[Any]) -> bool:
+    """Whether a function is handed to one of dask's, which calls it, of which nothing is known."""
+    return bool(args) and type(args[0]) is FunctionType and known(args[0]) is None
+
+
+def _of_program(calls: Sequence[Any]) -> Function:
+    """What is known of what a program gives; its last step is its own."""
+    bodies = [getattr(call, "__self__", None) for call in calls]
+    lost: frozenset[Any] = frozenset()
+    for body in bodies[:-1]:
+        values = body.kwargs if type(body) is Task and body.func is dict else {}
+        lost = frozenset([name for name, value in values.items() if _is_lost(value, lost)])
+    return Function(not _is_lost(bodies[-1], lost), None, True, None)
+
+
+def _is_lost(body: Any, lost: Set[Any] = frozenset()) -> bool:
     """Whether what an expression gives is unknown whatever its inputs are: one look for a whole layer."""
+    if type(body) is TaskRef:
+        return body.key in lost
     if type(body) is Task:
         func = body.func
         if calls_frame(func) or func is last:
             return False
         while type(func) is partial:
             func = func.func
-        if func is not _identity_cast and known(func) is None:
+        if func is not _identity_cast and (known(func) is None or _hands_unknown(body.args)):
             return True
     elif type(body) is not List:
         return False
-    return any(map(_is_lost, body.args))
+    return any(_is_lost(arg, lost) for arg in body.args)
 
 
 def keywords_of(kwargs: dict[str, Any]) -> Keywords:

@@ -72,7 +72,7 @@ class Facts:
 
     def close(self) -> None:
         """Let go of the graph and of all that looked at it, which refer to each other."""
-        self.lookup = _nowhere
+        self.lookup = nowhere
         self.declared = self.beliefs = None
         for owner in self._owners:
             getattr(owner, "__dict__", {}).clear()
@@ -172,7 +172,7 @@ class Facts:
         return self._evaluator.of(node, self._values)
 
 
-def _nowhere(key: Key) -> None:
+def nowhere(key: Key) -> None:
     """Nothing is in the graph any more."""
 
 

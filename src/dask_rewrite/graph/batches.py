@@ -1,7 +1,8 @@
 """Batches: one task that makes, as a list, what many tasks of one form would make one by one.
 
-``list(map(template, rows of inputs))``, in functions of the standard library and dask's own `Task` only. The
-inputs come as columns, one value for each row: another batch, some of the results of one, or a list.
+``[template(row) for row in rows of inputs]``, in functions of the standard library and of dask only. The
+inputs come as columns, one value for each row: another batch, some of the results of one, or a list. What
+calls the template is `ndeepmap`, since ``map`` would take a ``StopIteration`` of the user for the end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from dask._task_spec import List, Task, TaskRef
 from dask.typing import Key
+from dask.utils import ndeepmap
 
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, make_task, needs_of
 from dask_rewrite.graph.substitute import with_values
@@ -50,8 +52,7 @@ def batch(key: Key, template: Any, columns: Sequence[Any], rows: int, producer: 
         values = make_task(None, map, (dict, pairs), NO_KWARGS, deps)
     else:
         values = make_task(None, repeat, ({}, rows), NO_KWARGS, NO_DEPS)
-    calls = make_task(None, map, (template, values), NO_KWARGS, deps)
-    return make_task(key, list, (calls,), NO_KWARGS, deps, producer)
+    return make_task(key, ndeepmap, (1, template, values), NO_KWARGS, deps, producer)
 
 
 def one_of(results: Key, row: int | slice) -> Task:
@@ -75,12 +76,9 @@ def tasks_of(node: Any) -> list[Any] | None:
     >>> tasks_of(body) is None
     True
     """
-    if type(node) is not Task or node.func is not list or len(node.args) != 1 or node.kwargs:
+    if type(node) is not Task or node.func is not ndeepmap or type(node.args[1]) is not MethodType:
         return None
-    calls = node.args[0]
-    if type(calls) is not Task or calls.func is not map or type(calls.args[0]) is not MethodType:
-        return None
-    body, values = calls.args[0].__self__, calls.args[1]
+    body, values = node.args[1].__self__, node.args[2]
     if type(body) is not Task or type(values) is not Task:
         return None
     if values.func is repeat:

@@ -7,12 +7,12 @@ from itertools import chain, repeat
 from typing import Any
 
 from dask._task_spec import GraphNode, List, Task, _identity_cast
-from dask.utils import funcname
+from dask.utils import funcname, ndeepmap
 from toolz import functoolz, identity, pipe
 
 #: Functions that only hold a task together.
 _PLUMBING = frozenset(
-    [pipe, identity, _identity_cast, operator.call, dict, list, tuple, map, zip, chain, repeat]
+    [pipe, identity, _identity_cast, operator.call, dict, list, tuple, map, ndeepmap, zip, chain, repeat]
 )
 
 

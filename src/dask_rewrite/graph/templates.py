@@ -17,7 +17,9 @@ from dask._task_spec import DataNode, NestedContainer, Task, TaskRef
 from toolz import pipe
 
 from dask_rewrite.graph.kinds import ITEMS, KINDS
+from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import make_container, make_task, needs_of
+from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 
 
@@ -41,6 +43,21 @@ def calls_frame(func: Any) -> bool:
     return type(func) is MethodType or func is pipe
 
 
+def called_by_keyword(call: Any, inputs: dict[str, Any]) -> Task:
+    """A called template (``T.__call__``) whose inputs may call what nobody knows.
+
+    Dask evaluates keywords one by one; among positional arguments it would take a ``StopIteration`` that one
+    raises for the end of them.
+
+    Examples
+    --------
+    >>> body = Task(None, abs, TaskRef("x0"))
+    >>> called_by_keyword(body.__call__, {"x0": Task(None, min, TaskRef("x"))})({"x": [-3, 1]})
+    3
+    """
+    return operation(call, (), {"values": operation(dict, (), inputs)})
+
+
 def frame_of(node: Any) -> Frame | None:
     """A called template or a program taken apart; None for anything else.
 
@@ -54,9 +71,9 @@ def frame_of(node: Any) -> Frame | None:
     >>> frame_of(body) is None
     True
     """
-    if type(node) is not Task or not node.args or node.kwargs:
+    if type(node) is not Task or bool(node.args) is bool(node.kwargs):
         return None
-    held, *steps = node.args
+    held, *steps = node.args or node.kwargs.values()
     if type(node.func) is MethodType and not steps:
         steps = [node.func]
     elif node.func is not pipe or not steps:
@@ -84,7 +101,9 @@ def template_of(node: Any) -> tuple[Task, dict[str, Any]] | None:
 
 
 def opened(node: Any) -> Task | None:
-    """A called template as nested tasks under the same key; None for anything else.
+    """A called template, or a program that uses each value once, as nested tasks under the same key.
+
+    None for anything else. No call that nobody knows may be sent nested, see the module ``outline``.
 
     Examples
     --------
@@ -95,13 +114,27 @@ def opened(node: Any) -> Task | None:
     >>> task.key, task.func.__name__, task.args
     ('y', 'add', (TaskRef('x'), 1))
     """
-    found = template_of(node)
-    if found is None:
+    frame = frame_of(node)
+    if frame is None or type(frame.bodies[-1]) is not Task:
         return None
-    template, inputs = found
-    if type(template) is not Task:
+    *steps, last = frame.bodies
+    state, made, used = frame.inputs, dict[int, Any](), list[int]()
+
+    def filled(task: Task) -> Any:
+        found = [id(state[str(key)]) for key in survey(task, {})[1]] if made else ()
+        used.extend([value for value in found if value in made])
+        return with_values(task, state)
+
+    for step in steps:
+        if step.func is not dict or step.args:
+            return None
+        after = {name: state[str(arg.key)] for name, arg in step.kwargs.items() if type(arg) is TaskRef}
+        fresh = {name: filled(arg) for name, arg in step.kwargs.items() if name not in after}
+        made.update({id(value): value for value in fresh.values()})
+        state = after | fresh
+    body = filled(last)
+    if len(set(used)) < len(used):
         return None
-    body = with_values(template, inputs)
     return make_task(node.key, body.func, body.args, body.kwargs, node._dependencies, node._data_producer)
 
 

@@ -157,7 +157,7 @@ def _check_references(key: Key, node: GraphNode) -> None:
 
 def _check_names(key: Key, task: Task) -> None:
     """Templates and programs (``pipe(dict, S.__call__, ...)``) read no other names than they are given."""
-    given = task.args[0] if task.args else None
+    given = next(chain(task.args, task.kwargs.values()), None)
     if not isinstance(given, Task) or given.func is not dict or given.args:
         return
     names: Collection[Key] = given.kwargs.keys()

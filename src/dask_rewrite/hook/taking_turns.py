@@ -13,9 +13,10 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.turns import waits
+from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
-from dask_rewrite.graph.nodes import make_task, may_move, nameless
+from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
 
 #: What is so many times smaller than the limit waits for nothing.
 _SMALL = 1024
@@ -100,9 +101,8 @@ class _Gates:
                     continue
                 self._make(bound, ends)
             gate: Key = (self._name, self._last)
-            deps = node._dependencies | {gate}
-            args = (nameless(node), TaskRef(gate))
-            self.nodes[node.key] = make_task(node.key, chunks.bind, args, {}, deps, node._data_producer)
+            waits = waiting(nameless(node), [TaskRef(gate)])
+            self.nodes[node.key] = under(node.key, waits, node._data_producer)
             known[task] = self._last
 
     def _ends(self, bound: int) -> list[int]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from dask._task_spec import Task, TaskRef
 from dask.base import clone_key
-from dask.graph_manipulation import chunks
 from dask.highlevelgraph import MaterializedLayer
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.graph.nodes import renamed
+from dask_rewrite.graph.gates import waiting
+from dask_rewrite.graph.nodes import renamed, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.hook.notes import complain
 from dask_rewrite.hook.wire import Packed
@@ -45,7 +45,7 @@ class TaskLayer(MaterializedLayer):
                 made[key] = renamed(node.substitute(subs), key)
             else:
                 inner = node if isinstance(node, Task) else operation(identity, (node,))
-                made[key] = Task(key, chunks.bind, inner, TaskRef(bind_to), _data_producer=node.data_producer)
+                made[key] = under(key, waiting(inner, [TaskRef(bind_to)]), node.data_producer)
                 bound = True
         return TaskLayer(made, annotations=self.annotations), bound
 

@@ -6,8 +6,9 @@ Three forms, all of dask's, toolz' and the standard library's functions:
 - *called template*: ``Task(key, T.__call__, Task(None, dict, x0=..., x1=...))``, where the one task
   ``T`` over placeholder names is shared by all blocks, so that neither instantiation nor the pickled
   graph grows with the number of layers;
-- *program*: where values are used twice, the expression is deep, or evaluation in argument order would
-  hold more blocks than need be; see :mod:`dask_rewrite.graph.program`.
+- *program*: where values are used twice, the expression is deep, evaluation in argument order would
+  hold more blocks than need be, or a call may raise ``StopIteration``, which dask's evaluation of
+  arguments would take for their end; see :mod:`dask_rewrite.graph.program`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.array.optimization import GETTERS
 from dask.typing import Key
 
+from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.nodes import (
     NO_DEPS,
     NO_KWARGS,
@@ -80,6 +82,9 @@ class Recipe:
                 users[kid] = users.get(kid, 0) + count
         self.shared = {name for name, count in users.items() if count > 1}
         self.simple = all(plan.simple for plan in self.plans)
+        effects = Effects()
+        #: Members that call what nobody knows.
+        self.unknown = {plan.name for plan in self.plans if effects.of(plan.task) == "unknown"}
 
     def _source(self, arg: Arg, block_map: BlockMap, cluster: Cluster, index: dict[Any, int]) -> Source:
         if arg.kind == "literal":
@@ -211,6 +216,8 @@ def evaluation_plan(recipe: Recipe) -> Evaluation:
             named.update(mine)
         else:
             ranked = mine
+            if not recipe.unknown.isdisjoint(mine):
+                named.update(mine)  # all of them, so that they are computed in this order
         best[plan.name] = ranked
         need[plan.name] = as_ranked
         inline = [kid for kid in mine if kid not in named]

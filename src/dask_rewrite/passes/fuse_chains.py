@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,8 +18,8 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import Deps, call_with_dict, children, under
 from dask_rewrite.graph.program import Programs, Step, shape_of
-from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.framed import Framed
 from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.own_data import with_own_data
 
@@ -36,7 +36,8 @@ class FuseChains:
     Each task costs the scheduler a fraction of a millisecond, and its result a place in memory. Legal
     where each producer has this one consumer, which uses nothing else; also where all that
     an elementwise task uses are sources of its own, and where the producer waits for whatever else its
-    consumer waits for. Short chains nest; longer ones, and those that use a value twice, become a program.
+    consumer waits for. Short chains nest; longer ones, those that use a value twice, and those of calls that
+    nobody knows, become programs or called templates.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class FuseChains:
             return graph
         nodes = dict(graph.nodes)
         together = dict(graph.annotations)
-        programs = Programs()
+        programs, framed = Programs(), Framed()
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
         for top in [key for key in links if key not in absorbed]:
@@ -76,8 +77,7 @@ class FuseChains:
                 for key in chain:
                     if key not in depths:
                         depths[key] = survey(nodes[key], templates)[0]
-                nests = after.isdisjoint(chain[:-1])
-                joined = self._joined(chain, nodes, depths, programs, nests)
+                joined = self._joined(chain, nodes, depths, programs, after, framed)
                 if joined is None:
                     continue
                 for key in chain[1:]:
@@ -139,8 +139,12 @@ class FuseChains:
             elif len(producers) == 1:
                 links[key] = producers
                 after.add(key)
-            if len(deps) > 1 and key in links and _may_write((node, *map(nodes.get, producers)), effects):
-                after.add(key)  # into what the other takes as well
+            if key in links:
+                inside = [nodes[dep] for dep in producers]  # which may raise StopIteration
+                if len(deps) > 1:
+                    inside.append(node)  # which may write into what the other takes as well
+                if any(effects.of(each) == "unknown" for each in inside):
+                    after.add(key)
         return links
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
@@ -162,7 +166,8 @@ class FuseChains:
         nodes: Mapping[Key, GraphNode],
         depths: Mapping[Key, int],
         programs: Programs,
-        nests: bool,
+        after: set[Key],
+        framed: Framed,
     ) -> Task | None:
         """One task for a chain (consumer first), or None if it would nest too deep."""
         tasks = [nodes[key] for key in chain]
@@ -170,12 +175,9 @@ class FuseChains:
             tasks[i] = streamed(tasks[i], tasks[i - 1])
         inner = [depths[key] for key in chain]
         producer = any(task.data_producer for task in tasks)
-        if nests and len(chain) <= 4 and sum(inner) + len(chain) <= self.max_depth // 2:
-            values: dict[Key, GraphNode] = {}
-            for key, task in zip(reversed(chain), reversed(tasks)):
-                values[key] = body = with_values(task, values)
-            assert isinstance(body, Task)
-            if producer == body._data_producer:
+        if len(chain) <= 4 and sum(inner) + len(chain) <= self.max_depth // 2:
+            body: Task = framed.nested(chain, tasks, after)
+            if body.key == chain[0] and producer == body._data_producer:
                 return body
             return under(chain[0], body, producer)
         if max(inner) + 3 > self.max_depth:
@@ -251,10 +253,6 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
         return False
     return _may_move(graph.nodes[key], context) and _may_move(below, context)
-
-
-def _may_write(tasks: Iterable[Any], effects: Effects) -> bool:
-    return any(effects.of(task) == "unknown" for task in tasks)
 
 
 def _joins(task: Task) -> bool:

@@ -23,8 +23,8 @@ from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import NO_KWARGS, children, make_container, make_task
-from dask_rewrite.graph.templates import calls_frame, frame_of
+from dask_rewrite.graph.nodes import NO_KWARGS, children, make_container, make_task, under
+from dask_rewrite.graph.templates import called_by_keyword, calls_frame, frame_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.memory_order import MAKERS, Order, lies_in_order
 from dask_rewrite.passes.movement.moves import GETTER_IDS
@@ -183,12 +183,13 @@ class _Work:
 
     def _frame(self, task: Task, scope: _Scope) -> Task:
         """A called template or a program: its inputs, then one body after the other."""
-        held, *steps = task.args
+        held, *steps = task.args or task.kwargs.values()
         if not steps:
             steps = [task.func]
         inputs = held.kwargs
         if self.is_candidate(held):
-            inputs = {name: self.rewritten(value, scope) for name, value in inputs.items()}
+            new_inputs = {name: self.rewritten(value, scope) for name, value in inputs.items()}
+            inputs = inputs if _same(new_inputs.values(), inputs.values()) else new_inputs
         inside = self._state(held.kwargs, scope)
         new = []
         for step in steps:
@@ -198,6 +199,8 @@ class _Work:
         if inputs is held.kwargs and _same(new, steps):
             return task
         given = make_task(None, dict, (), inputs, held._dependencies)
+        if task.kwargs:
+            return under(task.key, called_by_keyword(new[0], inputs), task._data_producer)
         func, args = (task.func, (given, *new)) if task.args[1:] else (new[0], (given,))
         return make_task(task.key, func, args, NO_KWARGS, task._dependencies, task._data_producer)
 

@@ -11,6 +11,7 @@ from dask.typing import Key
 from toolz import identity, pipe
 from toolz.functoolz import Compose
 
+from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import NO_KWARGS, list_of, under
@@ -158,10 +159,14 @@ def assembled(key: Key, steps: Sequence[tuple[Step, Task]], producer: bool) -> T
 
 
 def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
-    """The steps as nested tasks; None if one is used twice, or they are deep."""
+    """The steps as nested tasks; None if one is used twice, if they are deep, or if one may raise what ends
+    the evaluation of arguments."""
     made: dict[Any, Task] = {}
     depth: dict[Any, int] = {}
     used: set[Any] = set()
+    effects = Effects()
+    if any(effects.of(task) == "unknown" for _, task in steps[:-1]):
+        return None
     for step, task in steps:
         below: list[Any] = [dep for dep in task._dependencies if type(dep) is Step]
         depth[step] = 1 + max([depth[dep] for dep in below], default=0)

@@ -21,6 +21,7 @@ from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.templates import opened
 
@@ -170,6 +171,9 @@ class Results:
                     return sum([self._size_of(arg) or 0 for arg in own]) if node is whole else nbytes, None
                 node = node.args[0]
                 continue
+            if _is_in(node.func, _PASSING):
+                node = first_argument(node)
+                continue
             if not node.args or not _is_view(node) or self._is_copied(node):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             if _is_in(node.func, LOADING) and self._is_file(node.args[0]):
@@ -271,8 +275,8 @@ def _target(node: Any) -> Key | None:
 
 def _bound(node: GraphNode | None) -> GraphNode | None:
     """What a task gives that waits for others before it does."""
-    while type(node) is Task and node.args and node.func is chunks.bind:
-        inner = node.args[0]
+    while type(node) is Task and node.func is chunks.bind:
+        inner = first_argument(node)
         target = _target(inner)
         node = inner if target is None else Alias(node.key, target)
     return node
@@ -280,18 +284,15 @@ def _bound(node: GraphNode | None) -> GraphNode | None:
 
 def _passed_on(node: Any) -> Any:
     """The first argument of calls that only pass it on; the node itself if there are none."""
-    while type(node) is Task and node.args and _is_in(node.func, _PASSING):
-        node = node.args[0]
+    while type(node) is Task and _is_in(node.func, _PASSING):
+        node = first_argument(node)
     return node
 
 
 def _is_view(task: Task) -> bool:
     """Whether a task gives its first argument, or a view of it."""
-    if _is_in(task.func, _PASSING):
-        return True
-    if not _is_in(task.func, _VIEWING) and not _is_in(task.func, LOADING):
-        return False
-    found = known_call(task.func, task.args, task.kwargs)
+    views = _is_in(task.func, _VIEWING) or _is_in(task.func, LOADING)
+    found = known_call(task.func, task.args, task.kwargs) if views else None
     if found is None or found.fresh is True:
         return False
     picks = (list, np.ndarray, TaskRef, Task)  # what is computed may be positions as well

@@ -25,7 +25,7 @@ from dask_rewrite.passes.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """``y0 = f(x0); y1 = f(x1); ...`` → ``y = list(map(f, [x0, x1, ...]))``, for very many tiny tasks.
+    """``y0 = f(x0); y1 = f(x1); ...`` → ``y = [f(x) for x in (x0, x1, ...)]``, for very many tiny tasks.
 
     A task costs the scheduler, a worker and the network the better part of a millisecond, whatever it does.
     Where a graph has more of them than any machine runs at once, neighbouring blocks of an array that are

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from dask._task_spec import Task, TaskRef
-from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
 
+from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.nodes import list_of, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.contract.groups import Group
@@ -75,9 +75,9 @@ class Partial:
     def begin(self, body: Any, waits: Sequence[TaskRef]) -> Any:
         """The first term of a step; it waits for the step before, whether or not it adds to that."""
         if self.latest is not None and self.held[0] is None:
-            return operation(chunks.bind, (body, self.latest, *waits))
+            return waiting(body, [self.latest, *waits])
         if self.latest is not None and waits:
-            self.held[0] = operation(chunks.bind, (self.held[0], *waits))
+            self.held[0] = waiting(self.held[0], waits)
         return body
 
     def end(self, step: int, value: Any, keep: Callable[[Any], Any]) -> Any:

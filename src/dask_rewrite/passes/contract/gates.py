@@ -14,6 +14,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
+from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.kinds import is_array
 from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
@@ -144,8 +145,7 @@ class Gates:
         """The same load under another key, waiting for a gate; ``root``: it has no other inputs."""
         self.used.add(step)
         inner = nameless(node) if type(node) is Task else DataNode(None, node.value)
-        gate = self.ref(step)
-        return make_task(key, chunks.bind, (inner, gate), {}, node._dependencies | {gate.key}, root)
+        return under(key, waiting(inner, [self.ref(step)]), root)
 
     def after(self, step: int, accumulators: Sequence[Key]) -> dict[Key, Task]:
         """The tasks of one gate."""

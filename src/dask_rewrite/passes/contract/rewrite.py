@@ -18,6 +18,7 @@ from dask_rewrite.passes.contract.accumulate import accumulate
 from dask_rewrite.passes.contract.cost_model import Plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.passes.contract.groups import Group
+from dask_rewrite.passes.outline import Outliner
 
 #: A new task and when it runs: after which step, and in which order there.
 Timed: TypeAlias = tuple[tuple[int, int], Task]
@@ -81,7 +82,8 @@ class Work:
             when = {name(c, s): s for c, mine in enumerate(steps) for s in range(len(mine) - 1)}
             for key, step in when.items():
                 accumulators.setdefault(step, []).append(key)
-            made = accumulate(tree, root, terms, steps, name, group, plan.levels, wait)
+            sums = accumulate(tree, root, terms, steps, name, group, plan.levels, wait)
+            made = {key: rewrite.outliner.apart(node) for key, node in sums.items()}
             rewrite.annotate(made, tree.root)
             timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
         if gates is not None:
@@ -142,6 +144,7 @@ class Rewrite:
     def __init__(self, graph: Graph, users: Mapping[Key, int]) -> None:
         self.graph = graph
         self.users = users
+        self.outliner = Outliner()
         self.gone: set[Key] = set()
         self.instead: dict[Key, GraphNode] = {}
         self._annotations: dict[Key, dict[str, Any]] = {}

@@ -15,7 +15,7 @@ from dask_rewrite.analysis.knowledge.linear_algebra import PRODUCTS, SUMS
 from dask_rewrite.graph.nodes import nameless
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.graph.templates import opened
+from dask_rewrite.graph.templates import called_by_keyword, opened
 from dask_rewrite.passes.contract.trees import Reducer, makes_product
 from dask_rewrite.passes.site import Site
 
@@ -140,7 +140,5 @@ def with_loads(term: Term, loads: Mapping[Key, Task]) -> Term:
         load = loads.get(key)
         inputs[name] = TaskRef(key) if load is None else operation(load.func, load.args, load.kwargs)
         names[key] = TaskRef(name)
-    held = operation(dict, (), inputs)
-    template = with_values(term.body, names)
-    body = operation(template.__call__, (held,))
+    body = called_by_keyword(with_values(term.body, names).__call__, inputs)
     return term._replace(body=body, views=(*term.views, *loads.keys() & term.body._dependencies))

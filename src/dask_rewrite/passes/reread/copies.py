@@ -10,9 +10,10 @@ from dask._task_spec import Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
+from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import make_task, nameless, renamed, under
+from dask_rewrite.graph.nodes import nameless, renamed, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.reread.phases import Phases, below
@@ -83,8 +84,7 @@ class Copies:
             self.annotations.pop(key, None)
             self._site.context.regrouped.add(users[0])
         elif copy._dependencies.isdisjoint(keys.values()) and (gate := self._gate(block, phase)) is not None:
-            deps = copy._dependencies | {gate}
-            nodes[key] = make_task(key, chunks.bind, (nameless(copy), TaskRef(gate)), {}, deps, True)
+            nodes[key] = under(key, waiting(nameless(copy), [TaskRef(gate)]), True)
 
     def _fits(self, user: Key, key: Key) -> bool:
         task, context = self.nodes[user], self._site.context

@@ -11,8 +11,8 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import nameless, under
-from dask_rewrite.graph.program import Programs
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.stream.slabs import Slab, Slabs
 from dask_rewrite.passes.stream.trees import Tree, at_once
@@ -52,7 +52,7 @@ class Replacing:
         self._before = site.graph
         self._made: dict[Key, dict[Key, Any]] = {}
         self._gone: set[Key] = set()
-        self._programs = Programs()
+        self._outliner = Outliner()
         self._like: dict[Key, Key] = {}
 
     def trees(self, group: Sequence[Tree], steps: Sequence[Step]) -> None:
@@ -64,13 +64,13 @@ class Replacing:
         for step in steps:
             key = joined_key(step.gives, token)
             result = together([TaskRef(each) for each in step.gives])
-            made[key] = slab_task(key, step.slab, result, nodes, self._programs)
+            made[key] = slab_task(key, step.slab, result, nodes, self._outliner)
             self._gone.update(step.slab.members)
             instead.update({each: part(key, i, of) for i, each in enumerate(step.gives)})
         for keys in reversed(list(zip(*[tree.inner for tree in group]))):
             key = joined_key(keys, token)
             parts = [nameless(with_values(nodes[each], instead)) for each in keys]
-            made[key] = under(key, together(parts))
+            made[key] = self._outliner.apart(under(key, together(parts)))
             self._gone.update(keys)
             instead.update({each: part(key, i, of) for i, each in enumerate(keys)})
         for tree in group:
@@ -94,7 +94,7 @@ class Replacing:
                     new = [TaskRef(step.gives[i]) for step in bundle]
                     parts = new if before is None else [part(before, i, of), *new]
                     results.append(combined(task, parts) if len(parts) > 1 else parts[0])
-                made[key] = slab_task(key, _one(bundle), together(results), nodes, self._programs)
+                made[key] = slab_task(key, _one(bundle), together(results), nodes, self._outliner)
                 before = key
             if before is not None:
                 ends.append(before)

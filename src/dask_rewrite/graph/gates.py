@@ -1,0 +1,35 @@
+"""Tasks that wait for others before they give what they give, as those of `dask.graph_manipulation.bind`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.graph_manipulation import chunks
+
+from dask_rewrite.graph.program import operation
+
+
+def waiting(node: GraphNode | TaskRef, waits: Sequence[TaskRef]) -> Task:
+    """What a node gives, once others are done.
+
+    By keywords, which dask evaluates one by one: a ``StopIteration`` would end the evaluation of positional
+    arguments without an error.
+
+    Examples
+    --------
+    >>> sorted(waiting(Task(None, abs, TaskRef("x")), [TaskRef("gate")]).dependencies)
+    ['gate', 'x']
+    """
+    named = {f"after{i}": wait for i, wait in enumerate(waits)}
+    return operation(chunks.bind, (), {"node": node, **named})
+
+
+def first_argument(task: Task) -> Any:
+    """The first argument of a call, as which a gate passes on what it waits with; None if there is none.
+
+    >>> first_argument(waiting(TaskRef("x"), [TaskRef("gate")]))
+    TaskRef('x')
+    """
+    return task.args[0] if task.args else task.kwargs.get("node")

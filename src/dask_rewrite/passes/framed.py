@@ -1,0 +1,55 @@
+"""For fuse-chains: a chain as nested tasks, in which what calls unknown functions is done before the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.typing import Key
+from toolz import merge
+
+from dask_rewrite.graph.nodes import nameless
+from dask_rewrite.graph.program import shape_of
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.graph.templates import called_by_keyword
+
+
+class Framed(dict[Any, Any]):
+    """Templates that are called once what they use is there; tasks that do the same share one."""
+
+    def nested(self, chain: Sequence[Key], tasks: Sequence[GraphNode], after: Set[Key]) -> Any:
+        """The tasks of a chain (consumer first) as one.
+
+        Parameters
+        ----------
+        chain : sequence of Key
+            The keys; the last of them may be several sources of the one before.
+        tasks : sequence of GraphNode
+            The tasks.
+        after : set of Key
+            Consumers whose producers are done before anything else is: what may write or raise
+            ``StopIteration`` does not stand among the arguments of a call.
+        """
+        made: dict[Key, tuple[Any, Mapping[Key, Any]]] = {}  # expressions, and what is done before each
+        for key, task in zip(reversed(chain), reversed(tasks)):
+            below = {dep: made[dep] for dep in task._dependencies if dep in made}
+            if key in after:
+                made[key] = task, {dep: self._called(*each) for dep, each in below.items()}
+            else:
+                body = with_values(task, {dep: expression for dep, (expression, _) in below.items()})
+                made[key] = body, merge([before for _, before in below.values()])
+        return self._called(*made[chain[0]])
+
+    def _called(self, task: Any, values: Mapping[Key, Any]) -> Any:
+        """A task over values and keys of the graph, all of which are there before anything else is done."""
+        if not values:
+            return nameless(task) if type(task) is Task else task
+        shape, used = shape_of(task)
+        names = {dep: f"x{i}" for i, dep in enumerate(dict.fromkeys(used))}
+        alike = (shape, *map(names.__getitem__, used))
+        call = self.get(alike)
+        if call is None:
+            refs = {dep: TaskRef(name) for dep, name in names.items()}
+            call = self[alike] = nameless(with_values(task, refs)).__call__
+        return called_by_keyword(call, {name: values.get(dep, TaskRef(dep)) for dep, name in names.items()})

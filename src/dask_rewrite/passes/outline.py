@@ -1,0 +1,147 @@
+"""Several tasks as one program that alike tasks share: what differs between these is given to it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask.graph_manipulation import chunks
+from dask.typing import Key
+
+from dask_rewrite.analysis.effects import Effects
+from dask_rewrite.analysis.facts import Facts, nowhere
+from dask_rewrite.analysis.knowledge import known_call
+from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container, nameless
+from dask_rewrite.graph.program import Programs, operation, shape_of
+from dask_rewrite.graph.templates import calls_frame
+from dask_rewrite.passes.steps import Opaque, steps_of
+
+#: Literals that may stand in a program: the same for all tasks, as a rule.
+_PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type, np.dtype])
+#: Functions that call nothing of the user.
+_OURS = GATHERING | {id(operator.iadd), id(chunks.bind), id(chunks.checkpoint)}
+
+
+class Outliner:
+    """Writes programs; those that do the same are one object."""
+
+    def __init__(self) -> None:
+        self._effects = Effects()
+        self._programs = Programs()
+
+    def program(self, key: Key, members: Mapping[Any, Any], result: Any, producer: bool) -> Task:
+        """One task for several and an expression over them.
+
+        Parameters
+        ----------
+        key : Key
+            Its key.
+        members : mapping
+            By name the tasks, producers first.
+        result : object
+            The expression; a reference to the last of the tasks, if it gives what that gives.
+        producer : bool
+            Whether it loads or creates data.
+        """
+        if not isinstance(result, TaskRef) and self._nests_unknown(result):
+            last = steps_of(result, Facts(nowhere))
+            members = {**members, **{step: step.task for step in last}}
+            result = TaskRef(last[-1])  # type: ignore[arg-type] # a step is no key of a graph
+        outline = _Outline(members, self._effects)
+        steps = [(name, made) for name in members if (made := outline.member(name)) is not None]
+        if not isinstance(result, TaskRef):
+            steps.append((key, outline.expression(result)))
+        shapes = [shape_of(task) for _, task in steps]
+        functions = self._programs.of(steps, {name: name for name in outline.given}, shapes)
+        return call_with_dict(key, functions, outline.given, outline.needs, producer)
+
+    def apart(self, task: Task) -> Task:
+        """The same task; where calls that nobody knows are nested in it, each is a step of its own.
+
+        Dask would take a ``StopIteration`` that one of them raises for the end of the arguments.
+        """
+        if not self._nests_unknown(task):
+            return task
+        try:
+            steps = steps_of(task, Facts(nowhere))
+        except Opaque:
+            return task
+        members = {step: step.task for step in steps}
+        return self.program(task.key, members, TaskRef(steps[-1]), task.data_producer)  # type: ignore[arg-type]
+
+    def _nests_unknown(self, task: Task) -> bool:
+        """Whether something in an argument calls what nobody knows."""
+        stack: list[Any] = list(task.args)
+        while stack:
+            here = stack.pop()
+            if not isinstance(here, Task):
+                continue
+            func = here.func
+            if calls_frame(func):
+                if self._effects.of(here) == "unknown":
+                    return True
+            elif type(here) is Task and id(func) not in _OURS and func is not dict:
+                if known_call(func, here.args, here.kwargs) is None:
+                    return True
+            stack += children(here)
+        return False
+
+
+class _Outline:
+    """Takes out of tasks what does not depend on others of them."""
+
+    def __init__(self, tasks: Mapping[Any, Any], effects: Effects) -> None:
+        self._tasks, self._effects = tasks, effects
+        self._known: dict[Any, TaskRef] = {}
+        #: what the program is given, and what that depends on
+        self.given: dict[str, Any] = {}
+        self.needs: Deps = frozenset()
+
+    def member(self, name: Any) -> Task | None:
+        """The step of a task; None if it is given to the program as a whole."""
+        task = self._tasks[name]
+        if task._dependencies.isdisjoint(self._tasks):
+            if type(task) is not Task or self._effects.of(task) != "unknown":
+                self._known[name] = self._give(nameless(task))
+                return None
+            return self._call(task)  # which is evaluated in a step, or its StopIteration would be lost
+        made = self.expression(task)
+        assert isinstance(made, Task)
+        return made
+
+    def expression(self, node: Any) -> Any:
+        """An expression over members and names; as deep as tasks nest, which is bounded."""
+        kind = type(node)
+        if kind is TaskRef:
+            if node.key in self._known:
+                return self._known[node.key]
+            if node.key in self._tasks:
+                return node
+            made = self._known[node.key] = self._give(node)
+            return made
+        if not isinstance(node, GraphNode):
+            return node if kind in _PLAIN else self._give(node)
+        if node._dependencies.isdisjoint(self._tasks):
+            return self._give(node)
+        if kind is Task:
+            return self._call(node)
+        if isinstance(node, NestedContainer):
+            args = tuple(map(self.expression, node.args))
+            return make_container(node, args, operation(tuple, args)._dependencies)
+        return node.substitute({dep: self._known[dep].key for dep in node._dependencies & self._known.keys()})
+
+    def _call(self, task: Any) -> Task:
+        args = tuple(map(self.expression, task.args))
+        return operation(task.func, args, {name: self.expression(arg) for name, arg in task.kwargs.items()})
+
+    def _give(self, value: Any) -> TaskRef:
+        name = f"x{len(self.given)}"
+        self.given[name] = value
+        if type(value) is TaskRef:
+            self.needs |= {value.key}
+        elif isinstance(value, GraphNode):
+            self.needs |= value._dependencies
+        return TaskRef(name)
