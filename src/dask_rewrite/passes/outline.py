@@ -107,7 +107,9 @@ class _Outline:
             if type(task) is not Task or self._effects.of(task) != "unknown":
                 self._known[name] = self._give(nameless(task))
                 return None
-            return self._call(task)  # which is evaluated in a step, or its StopIteration would be lost
+            # in a step, or its StopIteration would be lost; what differs from block to block is given
+            args = tuple(map(self._given, task.args))
+            return operation(task.func, args, {name: self._given(arg) for name, arg in task.kwargs.items()})
         made = self.expression(task)
         assert isinstance(made, Task)
         return made
@@ -136,6 +138,10 @@ class _Outline:
     def _call(self, task: Any) -> Task:
         args = tuple(map(self.expression, task.args))
         return operation(task.func, args, {name: self.expression(arg) for name, arg in task.kwargs.items()})
+
+    def _given(self, value: Any) -> Any:
+        keeps = value is None or (callable(value) and not isinstance(value, GraphNode))
+        return value if keeps else self._give(value)
 
     def _give(self, value: Any) -> TaskRef:
         name = f"x{len(self.given)}"
