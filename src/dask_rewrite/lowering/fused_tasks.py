@@ -84,7 +84,7 @@ class Recipe:
         self.simple = all(plan.simple for plan in self.plans)
         effects = Effects()
         #: Members that call what nobody knows.
-        self.unknown = {plan.name for plan in self.plans if effects.of(plan.task) == "unknown"}
+        self.unknown = {plan.name for plan in self.plans if effects.unknown(plan.task)}
 
     def _source(self, arg: Arg, block_map: BlockMap, cluster: Cluster, index: dict[Any, int]) -> Source:
         if arg.kind == "literal":

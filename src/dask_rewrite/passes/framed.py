@@ -7,7 +7,6 @@ from typing import Any
 
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
-from toolz import merge
 
 from dask_rewrite.graph.nodes import nameless
 from dask_rewrite.graph.program import shape_of
@@ -31,20 +30,21 @@ class Framed(dict[Any, Any]):
             Consumers whose producers are done before anything else is: what may write or raise
             ``StopIteration`` does not stand among the arguments of a call.
         """
-        made: dict[Key, tuple[Any, Mapping[Key, Any]]] = {}  # expressions, and what is done before each
+        values: dict[Key, Any] = {}
+        before: Mapping[Key, Any] = {}
         for key, task in zip(reversed(chain), reversed(tasks)):
-            below = {dep: made[dep] for dep in task._dependencies if dep in made}
             if key in after:
-                made[key] = task, {dep: self._called(*each) for dep, each in below.items()}
-            else:
-                body = with_values(task, {dep: expression for dep, (expression, _) in below.items()})
-                made[key] = body, merge([before for _, before in below.values()])
-        return self._called(*made[chain[0]])
+                before = {
+                    dep: self._called(values[dep], before) for dep in task._dependencies & values.keys()
+                }
+                values = {}
+            values[key] = with_values(task, values)
+        return self._called(values[chain[0]], before)
 
-    def _called(self, task: Any, values: Mapping[Key, Any]) -> Any:
-        """A task over values and keys of the graph, all of which are there before anything else is done."""
-        if not values:
-            return nameless(task) if type(task) is Task else task
+    def _called(self, task: Any, before: Mapping[Key, Any]) -> Any:
+        """A task over keys of the graph and what is done before it."""
+        if not before:
+            return task
         shape, used = shape_of(task)
         names = {dep: f"x{i}" for i, dep in enumerate(dict.fromkeys(used))}
         alike = (shape, *map(names.__getitem__, used))
@@ -52,4 +52,6 @@ class Framed(dict[Any, Any]):
         if call is None:
             refs = {dep: TaskRef(name) for dep, name in names.items()}
             call = self[alike] = nameless(with_values(task, refs)).__call__
-        return called_by_keyword(call, {name: values.get(dep, TaskRef(dep)) for dep, name in names.items()})
+        inputs = {name: before.get(dep, TaskRef(dep)) for dep, name in names.items()}
+        inputs = {name: nameless(value) if type(value) is Task else value for name, value in inputs.items()}
+        return called_by_keyword(call, inputs)

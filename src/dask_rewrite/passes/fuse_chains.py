@@ -143,7 +143,7 @@ class FuseChains:
                 inside = [nodes[dep] for dep in producers]  # which may raise StopIteration
                 if len(deps) > 1:
                     inside.append(node)  # which may write into what the other takes as well
-                if any(effects.of(each) == "unknown" for each in inside):
+                if any(map(effects.unknown, inside)):
                     after.add(key)
         return links
 

@@ -104,7 +104,7 @@ class _Outline:
         """The step of a task; None if it is given to the program as a whole."""
         task = self._tasks[name]
         if task._dependencies.isdisjoint(self._tasks):
-            if type(task) is not Task or self._effects.of(task) != "unknown":
+            if type(task) is not Task or not self._effects.unknown(task):
                 self._known[name] = self._give(nameless(task))
                 return None
             # in a step, or its StopIteration would be lost; what differs from block to block is given

@@ -165,7 +165,7 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
     depth: dict[Any, int] = {}
     used: set[Any] = set()
     effects = Effects()
-    if any(effects.of(task) == "unknown" for _, task in steps[:-1]):
+    if any(effects.unknown(task) for _, task in steps[:-1]):
         return None
     for step, task in steps:
         below: list[Any] = [dep for dep in task._dependencies if type(dep) is Step]
