@@ -8,6 +8,7 @@ from typing import Any
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.nodes import nameless
 from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.substitute import with_values
@@ -16,6 +17,9 @@ from dask_rewrite.graph.templates import called_by_keyword
 
 class Framed(dict[Any, Any]):
     """Templates that are called once what they use is there; tasks that do the same share one."""
+
+    def __init__(self) -> None:
+        self._effects = Effects()
 
     def nested(self, chain: Sequence[Key], tasks: Sequence[GraphNode], after: Set[Key]) -> Any:
         """The tasks of a chain (consumer first) as one.
@@ -27,16 +31,16 @@ class Framed(dict[Any, Any]):
         tasks : sequence of GraphNode
             The tasks.
         after : set of Key
-            Consumers whose producers are done before anything else is: what may write or raise
-            ``StopIteration`` does not stand among the arguments of a call.
+            Consumers whose producers are done before anything else is. So are producers that call what
+            nobody knows: a ``StopIteration`` would be lost among the arguments of a call.
         """
+        own = dict(zip(chain, tasks))
         values: dict[Key, Any] = {}
         before: Mapping[Key, Any] = {}
         for key, task in zip(reversed(chain), reversed(tasks)):
-            if key in after:
-                before = {
-                    dep: self._called(values[dep], before) for dep in task._dependencies & values.keys()
-                }
+            inside = task._dependencies & values.keys()
+            if inside and (key in after or any(self._effects.unknown(own[dep]) for dep in inside)):
+                before = {dep: self._called(values[dep], before) for dep in inside}
                 values = {}
             values[key] = with_values(task, values)
         return self._called(values[chain[0]], before)

@@ -139,12 +139,12 @@ class FuseChains:
             elif len(producers) == 1:
                 links[key] = producers
                 after.add(key)
-            if key in links:
-                inside = [nodes[dep] for dep in producers]  # which may raise StopIteration
-                if len(deps) > 1:
-                    inside.append(node)  # which may write into what the other takes as well
-                if any(map(effects.unknown, inside)):
-                    after.add(key)
+            if (
+                len(deps) > 1
+                and key in links
+                and any(map(effects.unknown, (node, *map(nodes.get, producers))))
+            ):
+                after.add(key)  # which may write into what the other takes as well
         return links
 
     def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
