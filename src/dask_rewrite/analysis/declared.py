@@ -142,7 +142,7 @@ class Declared:
         for layer in self._hlg.layers.values():
             if (said := _said(layer)) is not None:
                 lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
-                sizes.append(prod(lengths) * np.dtype(said["dtype"]).itemsize)
+                sizes.append(0 if 0 in lengths else prod(lengths) * np.dtype(said["dtype"]).itemsize)
         return max(sizes, default=inf)
 
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:

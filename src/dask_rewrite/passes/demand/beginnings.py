@@ -13,11 +13,9 @@ from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.demand.moves import SELECTING
+from dask_rewrite.passes.demand.moves import SELECTING_IDS
 from dask_rewrite.passes.demand.takes import Takes
 
-#: The functions that take a part of a block, by identity.
-SELECTING_IDS = frozenset(map(id, SELECTING))
 #: Blocks of a layer that are looked at, if it has more than twice as many.
 _BLOCKS = 8
 

@@ -222,6 +222,8 @@ SELECTING: dict[Any, Rule] = {
     of_dask(_shuffle, "_getitem"): _shuffled,
     **{func: read for func in GETTERS if func is not chunk.getitem and func is not operator.getitem},
 }
+#: The same by identity.
+SELECTING_IDS = frozenset(map(id, SELECTING))
 
 TABLE: dict[Any, Rule] = {
     **SELECTING,

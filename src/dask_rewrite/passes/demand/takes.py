@@ -16,13 +16,12 @@ from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of
-from dask_rewrite.passes.demand.moves import SELECTING
+from dask_rewrite.passes.demand.moves import SELECTING_IDS
 from dask_rewrite.passes.demand.windows import taken
 
 #: From a key to what is known of its block.
 Values = Callable[[Key], Any]
 
-_SELECTING = frozenset(map(id, SELECTING))
 _PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
 _SHUFFLE = of_dask(_shuffle, "_getitem")
 
@@ -81,7 +80,7 @@ class Takes:
             kind = type(here)
             if kind is not Task and kind is not List:
                 continue
-            if id(here.func) in _SELECTING:
+            if id(here.func) in SELECTING_IDS:
                 return True
             frame = frame_of(here) if calls_frame(here.func) else None
             if frame is not None and any(self._templates.of(body, self.selects) for body in frame.bodies):
