@@ -62,15 +62,16 @@ def test_nothing_is_planned_where_no_chunk_is_spared(plans: list[Any]) -> None:
 
 
 PLANNED: dict[str, tuple[Callable[[da.Array], Any], Callable[[], Any], tuple[int, ...]]] = {
-    "several chunks": (lambda x: (x + 1)[:, 1:5:3], stored, (20, 24, 36)),
-    "blocks that cut chunks": (lambda x: (x + 1)[:, 1:5:3], stored, (7, 7, 7)),
-    "shards": (lambda x: (x + 1)[:, 1:5:3], lambda: stored((5, 2, 3), shards=CHUNKS), CHUNKS),
+    "several chunks": (lambda x: x[:, 1:5:3], stored, (20, 24, 36)),
+    "blocks that cut chunks": (lambda x: x[:, 1:5:3], stored, (7, 7, 7)),
+    "shards": (lambda x: x[:, 1:5:3], lambda: stored((5, 2, 3), shards=CHUNKS), CHUNKS),
+    "work between": (lambda x: (x + x.max(axis=0))[:, 1:5:3], stored, CHUNKS),
     "joins": (lambda x: x.rechunk((20, 24, 36))[:, 1:5:3], stored, CHUNKS),
 }
 
 
 @pytest.mark.parametrize("name", PLANNED)
-def test_it_is_planned_where_less_is_decoded(name: str, plans: list[Any]) -> None:
+def test_it_is_planned_where_less_is_decoded_or_made(name: str, plans: list[Any]) -> None:
     make, source, chunks = PLANNED[name]
     compared(make, source(), chunks)
     assert plans
@@ -79,7 +80,7 @@ def test_it_is_planned_where_less_is_decoded(name: str, plans: list[Any]) -> Non
 def test_files_without_chunks_are_planned(tmp_path: Any, plans: list[Any]) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"] = np.arange(SHAPE[0] * 9.0).reshape(-1, 9)
-        compared(lambda x: (x + 1)[:, 1:5:3], file["x"], (10, 9))
+        compared(lambda x: x[:, 1:5:3], file["x"], (10, 9))
     assert plans
 
 

@@ -62,7 +62,7 @@ class Demand:
         started = sliced(graph, context, takes)
         if not started:
             return graph
-        if not is_worth_it(graph, context, self.min_bytes):
+        if not is_worth_it(graph, context, started, self.min_bytes):
             return with_lists(graph, context, self.name)
         site = Site(graph, context)
         plans = Plans(site.facts, self.reassociate)

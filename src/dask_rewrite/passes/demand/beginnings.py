@@ -50,8 +50,14 @@ def among(
     return found
 
 
-def is_worth_it(graph: Graph, context: Context, min_bytes: int) -> bool:
-    """Whether there are large blocks, as far as arrays say, or less to read for less of them."""
+def is_worth_it(
+    graph: Graph, context: Context, started: Mapping[Key, Sequence[Task]], min_bytes: int
+) -> bool:
+    """Whether there are large blocks, as far as arrays say, or less to read for less of them.
+
+    Small blocks of files are worth it too where work lies between a read and what is taken of it: slices
+    then go into the read, in one task.
+    """
     if context.declared is None or context.declared.most_bytes >= min_bytes:
         return True
     nodes = graph.nodes
@@ -63,7 +69,8 @@ def is_worth_it(graph: Graph, context: Context, min_bytes: int) -> bool:
     for task in context.calling(graph, LOADING_IDS):
         reads[layer_name(task.key)].append(task)
     found = {name: each for name, each in last.items() if _reads(each, files)}
-    if found and context.calling(graph, _JOINING_IDS):
+    between = [key for key in started if id(nodes[key].func) not in SELECTING_IDS]  # type: ignore[attr-defined]
+    if found and (between or context.calling(graph, _JOINING_IDS)):
         return True
     return any(
         name not in reads or not all(_decodes_one(task, files) for task in _some(reads[name]))
