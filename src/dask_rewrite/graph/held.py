@@ -16,7 +16,7 @@ from functools import partial, reduce
 from typing import Any
 
 import cloudpickle
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import DataNode, Task, TaskRef
 from dask.tokenize import normalize_token
 
 
@@ -109,6 +109,18 @@ class _Payload:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return bytes, (pickle.PickleBuffer(self.data) if protocol >= 5 else self.data,)
+
+
+def is_held(node: Any) -> bool:
+    """Whether a node is data that is held for many tasks.
+
+    Examples
+    --------
+    >>> from dask._task_spec import DataNode
+    >>> is_held(DataNode("x", Held(1))), is_held(DataNode("x", 1)), is_held(None)
+    (True, False, False)
+    """
+    return type(node) is DataNode and type(node.value) is Held
 
 
 def unheld(node: Any, lookup: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, TaskRef
 
@@ -60,6 +62,17 @@ def is_call(value: object) -> bool:
     (True, False, False)
     """
     return type(value) is tuple and bool(value) and callable(value[0])
+
+
+def name_in(value: Any) -> Any:
+    """What may be the key of another task, or None.
+
+    >>> name_in(("x", 0)), name_in(TaskRef("x")), name_in((len, "x"))
+    (('x', 0), 'x', None)
+    """
+    if type(value) is TaskRef:
+        return value.key
+    return value if type(value) is str or (type(value) is tuple and not is_call(value)) else None
 
 
 def is_array(node: GraphNode | None) -> bool:

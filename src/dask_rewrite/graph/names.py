@@ -63,6 +63,19 @@ def mark(name: str, token: str) -> str:
     return f"{name}{MARK}{token}"
 
 
+def carrying(held: Iterable[Key]) -> str:
+    """The mark of tasks that wait for nothing but what they carry, which has keys of its own.
+
+    Unlike that of a whole rewrite it can be told from the task, and so whose block it makes.
+
+    Examples
+    --------
+    >>> carrying(["hoist-1", "hoist-2"]) == carrying(["hoist-2", "hoist-1"])
+    True
+    """
+    return fingerprint(["carrying", *sorted(map(str, held))])
+
+
 def marked(key: Key, token: str) -> Key:
     """The key of a block or of a task under the mark of this rewrite.
 

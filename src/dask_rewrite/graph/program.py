@@ -7,6 +7,7 @@ are given out again, as registers are, so that the steps of a loop become the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from types import BuiltinFunctionType, FunctionType
@@ -27,6 +28,7 @@ _BY_VALUE = frozenset([int, str, bytes, bool, type(None), type, FunctionType, Bu
 Step: TypeAlias = tuple[Hashable, Task]
 #: What an expression does, and to which values in which order.
 Shape: TypeAlias = tuple[Hashable, list[Any]]
+_ALONE: Shape = ((), [])
 
 
 def straight_line(
@@ -65,7 +67,7 @@ def straight_line(
     interned: dict[Hashable, Any] = {}
     functions: list[Any] = []
     final = len(steps) - 1
-    shapes = shapes or (shape_of(expression) for _, expression in steps)
+    shapes = shapes or _shapes_of(steps)
     for position, ((value, expression), (shape, used)) in enumerate(zip(steps, shapes)):
         names = {v: refs[live[v]] for v in expression._dependencies}
         if position == final:
@@ -80,7 +82,7 @@ def straight_line(
         else:
             registers.release(name)
         same = (name, tuple(keep), shape, tuple([names[v].key if v in names else v for v in used]))
-        call = interned.get(same)
+        call = interned.get(same) if shape else None
         if call is None:
             body = nameless(with_values(expression, names))
             step = make_task(None, dict, (), {name: body, **keep}, body._dependencies.union(keep))
@@ -121,6 +123,14 @@ class Programs(dict[Hashable, tuple[Any, ...]]):
         if functions is None:
             functions = self[alike] = straight_line(steps, inputs, shapes)
         return functions
+
+
+def _shapes_of(steps: Sequence[Step]) -> list[Shape]:
+    """The shapes of expressions that others may be equal to: their functions are the same."""
+    func_of = [id(expression.func) for _, expression in steps[:-1]]
+    often = Counter(func_of)
+    shapes = [shape_of(steps[i][1]) if often[func] > 1 else _ALONE for i, func in enumerate(func_of)]
+    return [*shapes, _ALONE]
 
 
 def _lifetimes(steps: Sequence[Step]) -> tuple[dict[Hashable, int], dict[int, list[Hashable]]]:

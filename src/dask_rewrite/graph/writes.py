@@ -14,10 +14,10 @@ from toolz import last
 from dask_rewrite.graph.program import operation
 
 
-def written(block: TaskRef, indices: Sequence[Any], values: Sequence[Any]) -> Task:
+def written(block: TaskRef, indices: Sequence[Any], values: Sequence[Any] | Task) -> Task:
     """``block[index] = value`` for each pair in turn; its result is the block.
 
-    For a step of a program that has just made the block. Values may be references.
+    For a step of a program that has just made the block. Values may be references, or all of them one task.
 
     Examples
     --------
@@ -26,8 +26,8 @@ def written(block: TaskRef, indices: Sequence[Any], values: Sequence[Any]) -> Ta
     >>> task({"x": np.zeros(4, int)})
     array([7, 8, 8, 0])
     """
-    given: Any = list(values)
-    if any(isinstance(value, (GraphNode, TaskRef)) for value in given):
+    given: Any = values if isinstance(values, Task) else list(values)
+    if given is not values and any(isinstance(value, (GraphNode, TaskRef)) for value in given):
         given = List(*given)
     again = operation(repeat, (block,))
     writes = operation(map, (operator.setitem, again, list(indices), given))

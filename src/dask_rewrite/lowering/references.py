@@ -17,10 +17,11 @@ from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.typing import Key
 
 from dask_rewrite.graph.annotations import Annotations
-from dask_rewrite.graph.kinds import is_call, is_future
+from dask_rewrite.graph.kinds import is_call, is_future, name_in
 from dask_rewrite.graph.names import layer_name, mark
 from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.lowering.blockwise import Coords, Plan
+from dask_rewrite.lowering.hoisted import before_hoisting
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
 _MISSING = object()
@@ -156,7 +157,7 @@ class References:
             if value is _MISSING:
                 ref = self._block_ref(key)
                 break
-            target = value.target if type(value) is Alias else _name_in(value)
+            target = value.target if type(value) is Alias else name_in(value)
             try:
                 below = flat.get(target, _MISSING)
                 if below is value or (below is _MISSING and not self.knows(target)):
@@ -192,6 +193,13 @@ class References:
         elif not key or (key[0] in self.output_names and key in self.output_keys):
             new = key
         elif self.needs_only_data(value) if type(value) is Task else _is_value(value):
+            if (before := before_hoisting(key, value, self.flat)) is not None:
+                if not self.knows(before.key):
+                    self.flat[before.key] = before
+                    if key in self.flat_annotations:
+                        self.flat_annotations[before.key] = self.flat_annotations[key]
+                ref = self.refs[key] = self.ref(before.key)
+                return ref
             new = key
             self.kept.append(key)
         else:
@@ -289,10 +297,3 @@ class References:
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(culled, layer.annotations))
         self.queue.extend((key, key, self.flat[key]) for key in keys)
-
-
-def _name_in(value: Any) -> Any:
-    """What may be the key of another task, or None."""
-    if type(value) is TaskRef:
-        return value.key
-    return value if type(value) is str or (type(value) is tuple and not is_call(value)) else None

@@ -20,6 +20,9 @@ from dask_rewrite.passes.site import Replacement, Site
 
 _SHARED = Missed("the inner block has other users")
 _IN_MEMORY = Missed("the block would lie differently in memory than dask lays it")
+#: Types of indices that leave an axis where it is.
+_AXES = frozenset([slice, np.ndarray, list])
+_NO_COMPOSITION = Missed("the indices do not compose")
 
 
 class _Getter(NamedTuple):
@@ -68,10 +71,12 @@ class FuseSlices:
             return Missed("the source is a matrix, which keeps its dimensions when sliced")
         if not _composable(inner, outer):
             return Missed("indices of different kinds")
+        if _meets_array(inner.index, outer.index):
+            return _NO_COMPOSITION
         try:
             index = fuse_slice(inner.index, outer.index)
         except NotImplementedError:
-            return Missed("the indices do not compose")
+            return _NO_COMPOSITION
         anywhere = self.reassociate and inner.func is not getitem and not _is_element(index)
         if not anywhere and not _dask_fuses(task, below, site):
             return _IN_MEMORY
@@ -120,6 +125,16 @@ def _data(source: Any, site: Site) -> Any:
     """What a getter reads from, where that stands in the graph as data."""
     node = site.node(source.key) if type(source) is TaskRef else source
     return node.value if type(node) is DataNode else node
+
+
+def _meets_array(inner: Any, outer: Any) -> bool:
+    """Whether dask's ``fuse_slice`` comes across an array, which it never composes: it finds out last."""
+    if type(inner) is not tuple or type(outer) is not tuple:
+        return False
+    pairs = [(type(a), type(b)) for a, b in zip(inner, outer)]
+    if not any(a is np.ndarray or b is np.ndarray for a, b in pairs):
+        return False
+    return all(_AXES.issuperset(pair) for pair in pairs)  # no axis is added or dropped before it
 
 
 def _composable(inner: _Getter, outer: _Getter) -> bool:

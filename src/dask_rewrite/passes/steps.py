@@ -172,9 +172,10 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
         depth[step] = 1 + max([depth[dep] for dep in below], default=0)
         if depth[step] > _DEPTH or not used.isdisjoint(below):
             return None
-        references = survey(task, {})[1]
-        if any(references.count(dep) > 1 for dep in below):
-            return None
-        used.update(below)
+        if below:
+            references = survey(task, {})[1]
+            if any(references.count(dep) > 1 for dep in below):
+                return None
+            used.update(below)
         made[step] = with_values(task, made)
     return made[steps[-1][0]]

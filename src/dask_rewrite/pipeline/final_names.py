@@ -1,9 +1,10 @@
 """Which inner tasks go under their own names in the end: those that wait for nothing.
 
 A task's name is that of its block and says what its value is. A scheduler mixes up two tasks of one name
-only where they wait for different things, so that the others get the mark of their rewrite. What loads
-keeps its name, and whoever else holds the block loads it together with us: a dataframe beside its array,
-or the same array in another program that runs.
+only where they wait for different things, so that the others get the mark of their rewrite, or one after
+the keys of what was hoisted out of them, if they wait for nothing else (`dask_rewrite.lowering.hoisted`).
+What loads keeps its name, and whoever else holds the block loads it together with us: a dataframe beside its
+array, or the same array in another program that runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dask._task_spec import DataNode, GraphNode, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.names import marked
+from dask_rewrite.graph.held import is_held
+from dask_rewrite.graph.names import carrying, marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
 
@@ -47,7 +49,9 @@ def settle_names(graph: Graph, data: Set[Key], regrouped: Set[Key] = frozenset()
         if node is None or node._dependencies <= data or key in outputs:
             continue
         if type(key) is tuple:  # it waits for something that a pass made
-            changed[key] = marked(key, graph.origin.token)
+            held = [dep for dep in node._dependencies if is_held(nodes.get(dep))]
+            only = node._dependencies.difference(held) <= data
+            changed[key] = marked(key, carrying(held) if only else graph.origin.token)
     for key in regrouped:
         if type(key) is tuple and key in nodes and key not in outputs and key[0] not in original:
             changed[key] = marked(key, graph.origin.token)

@@ -17,6 +17,7 @@ from dask_rewrite.passes.align_reads.reads import File, follow
 from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks, touched
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, size
+from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
 
@@ -92,7 +93,9 @@ class AlignReads:
                     return graph
                 return self._aligned(File(file.key, file.source, file.chunks), graph, context, False)
         inside = _touched(file.inside.values(), file)
-        asked = follow(file, site, before - inside) or dict(file.reads)
+        # Of a read of one chunk, what only takes a part decodes no less.
+        alone = before == len(boxes) and not context.calling(graph, JOINS)
+        asked = dict(file.reads) if alone else follow(file, site, before - inside) or dict(file.reads)
         direct = inside + _touched(asked.values(), file)
         edit = Edit(file, site, self.name)
         if direct > before or asked.keys() == file.reads.keys():

@@ -17,13 +17,13 @@ from dask.typing import Key
 from dask.utils import key_split
 from toolz import pipe
 
-from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.align_reads.reads import File, nowhere
+from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import cuts, touched
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
 from dask_rewrite.passes.demand.boxes import Box, size

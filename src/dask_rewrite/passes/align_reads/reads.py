@@ -11,7 +11,7 @@ from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 from toolz import pipe
 
-from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.graph.nodes import NO_KWARGS
 from dask_rewrite.graph.program import operation
@@ -144,10 +144,6 @@ def _calls_in_program(task: Task, file: Key) -> Iterator[tuple[Task, Any]]:
             yield call, _literal(call.args[1], None)
         else:
             yield call, None
-
-
-def nowhere(key: Key) -> None:
-    """Where a file is read is seen without knowing anything of blocks."""
 
 
 def _is(arg: Any, file: Key, scope: Mapping[Any, Any] | None) -> bool:

@@ -13,7 +13,7 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array.core import concatenate3
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import call_with_dict, nameless
+from dask_rewrite.graph.nodes import call_with_dict, list_of, nameless
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
@@ -85,32 +85,41 @@ def _whole(unit: TaskRef) -> Task:
 def _written(
     file: File, box: Box, units: Sequence[Box], names: Mapping[int, str], shared: tuple[tuple[str, int], ...]
 ) -> Text:
-    """A block that its parts are written into one after the other: one of them is there at a time."""
+    """A block that shared units are written into at once, and what is read for it one after the other."""
     itemsize = file.source.dtype.itemsize
     shape = lengths(box)
     most = max(_RUN_BYTES, prod(shape) * itemsize // _RUNS)
-    parts: list[tuple[Box, Any]] = []
+    held: list[tuple[tuple[slice, ...], tuple[slice, ...], TaskRef]] = []
+    own: list[tuple[tuple[slice, ...], Task]] = []
     read: list[tuple[str, Box]] = []
     for i, unit in enumerate(units):
         there = _common(unit, box)
-        if i in names:
-            parts.append((there, _part(names[i], unit, box)))
+        if i in names:  # the task holds it in any case
+            held.append((_place(there, box), _place(there, unit), TaskRef(names[i])))
             continue
         for run in runs(there, file.chunks, most // itemsize):  # to keep it would only take memory
             name = f"index {len(read)}"
             read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
-            parts.append((run, file.read(TaskRef(FILE), TaskRef(name))))
+            own.append((_place(run, box), file.read(TaskRef(FILE), TaskRef(name))))
     steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, file.source.dtype)))]
-    for part, value in parts:
-        index = tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
-        block = TaskRef(steps[-1][0])
-        steps.append(((np.empty, len(steps)), written(block, [index], [value])))
+    writes: list[tuple[Sequence[Any], Any]] = [([place], [value]) for place, value in own]
+    if held:
+        places, indices, refs = map(list, zip(*held))
+        writes.insert(0, (places, operation(map, (operator.getitem, list_of(refs), indices))))
+    for each in writes:
+        write = written(TaskRef(steps[-1][0]), *each)
+        steps.append(((np.empty, len(steps)), write))
     return Text(nameless(program_task("", steps, False)), shared, tuple(read))
 
 
 def _part(name: str, unit: Box, box: Box) -> Any:
     index = inside(_common(unit, box), unit)
     return TaskRef(name) if index is None else operation(operator.getitem, (TaskRef(name), index))
+
+
+def _place(part: Box, box: Box) -> tuple[slice, ...]:
+    """Where a part lies in a box."""
+    return tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
 
 
 def _common(one: Box, other: Box) -> Box:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
@@ -10,15 +10,17 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.graph.nodes import identity_of, renamed
+from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
+from dask_rewrite.graph.nodes import identity_of, make_task, renamed
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.boxes import Box, lengths
 from dask_rewrite.passes.demand.plans import Plan
 from dask_rewrite.passes.demand.write import written
 from dask_rewrite.passes.steps import Opaque
 
 #: Types of literals that are told apart by their values; all others are by identity.
 _BY_VALUE = frozenset([int, bool, str, type(None), type(Ellipsis)])
+_ENDS = frozenset([int, type(None)])
 _NOTHING = object()
 
 
@@ -33,14 +35,19 @@ class Planned:
         The keys that the plan refers to, in the order in which they first stand in a task.
     keys : tuple of Key
         Those of this task.
+    further : tuple of int
+        By how much the part of a file that it reads lies further on each axis than in the plan.
     """
 
-    __slots__ = ("_keys", "_known", "plan")
+    __slots__ = ("_further", "_keys", "_known", "plan")
 
-    def __init__(self, plan: Plan, known: tuple[Key, ...], keys: tuple[Key, ...]) -> None:
+    def __init__(
+        self, plan: Plan, known: tuple[Key, ...], keys: tuple[Key, ...], further: tuple[int, ...] = ()
+    ) -> None:
         self.plan = plan
         self._known = known
         self._keys = keys
+        self._further = further
 
     def needs(self) -> list[tuple[Key, Box | None]]:
         """What is needed of each block."""
@@ -64,7 +71,9 @@ class Planned:
             boxes = {old: (old, place[1]) for old, place in zip(known, there) if place is not None}
             text = texts[form] = written(plan, plan.node.key, boxes, dict(zip(known, rooms)).__getitem__)
         new = [own if place is None else place[0] for own, place in zip(keys, there)]
-        return renamed(with_values(text, dict(zip(known, map(TaskRef, new)))), key)
+        values = {old: TaskRef(here) for old, here in zip(known, new) if here != old}
+        made = with_values(text, values)
+        return _moved(made, key, self._further) if any(self._further) else renamed(made, key)
 
 
 class Plans:
@@ -81,19 +90,52 @@ class Plans:
     def __init__(self, facts: Facts, reassociate: bool) -> None:
         self._facts = facts
         self._reassociate = reassociate
-        self._known: dict[Any, tuple[Plan, tuple[Key, ...]] | None] = {}
+        self._known: dict[Any, tuple[Plan, tuple[Key, ...], Box] | None] = {}
 
     def of(self, node: GraphNode, box: Box | None) -> Planned | None:
         """What a task needs for a box of its result, or for all of it; None if its inside cannot be read."""
-        form, keys = form_of(node, self._facts.value)
-        name = (form, box)
+        value = self._facts.value
+        ranges = _ranges(node, value)
+        form, keys = form_of(node, value, node.args[1] if ranges else _NOTHING)  # type: ignore[attr-defined]
+        name = (form, box, lengths(ranges)) if ranges else (form, box)
         if name not in self._known:
             try:
-                self._known[name] = Plan(node, self._facts, self._reassociate, box), keys
+                self._known[name] = Plan(node, self._facts, self._reassociate, box), keys, ranges
             except (Opaque, KeyError):
                 self._known[name] = None
         found = self._known[name]
-        return None if found is None else Planned(*found, keys)
+        if found is None:
+            return None
+        plan, known, first = found
+        return Planned(plan, known, keys, tuple([a - b for (a, _), (b, _) in zip(ranges, first)]))
+
+
+def _ranges(node: GraphNode, value: Callable[[Key], Any]) -> Box:
+    """The box of a file that a task reads, and does nothing else, where all of that is there; empty if not.
+
+    What becomes of such a read is the same for all of one shape, but for where they lie.
+    """
+    if type(node) is not Task or id(node.func) not in LOADING_IDS or len(node.args) < 2:
+        return ()
+    source, index = node.args[:2]
+    if type(source) is not TaskRef or type(index) is not tuple:
+        return ()
+    for item in index:
+        if type(item) is not slice or item.step is not None or not type(item.start) is type(item.stop) is int:
+            return ()
+    box = tuple([(item.start, item.stop) for item in index])
+    if any(a < 0 for a, _ in box) or type(value(source.key)) is Fact:
+        return ()
+    fact = value(node.key)
+    return box if type(fact) is Fact and fact.shape == lengths(box) else ()
+
+
+def _moved(task: Task, key: Key, further: Sequence[int]) -> Task:
+    """A read of a file so much further on each axis."""
+    source, index, *rest = task.args
+    there = [slice(i.start + n, i.stop + n, i.step) for i, n in zip(index, further)]
+    args = source, tuple(there), *rest
+    return make_task(key, task.func, args, task.kwargs, task._dependencies, task._data_producer)
 
 
 def form_of(
@@ -147,6 +189,8 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
         kwargs = [(name, _named(arg, places, value, blank)) for name, arg in here.kwargs.items()]
         return (identity_of(here.func), here._data_producer, *args, *kwargs)
     if kind is slice:
+        if _ENDS.issuperset((type(here.start), type(here.stop), type(here.step))):
+            return kind, here.start, here.stop, here.step
         return kind, *[_named(end, places, value, blank) for end in (here.start, here.stop, here.step)]
     if kind is tuple or kind is List:
         return kind, *[_named(item, places, value, blank) for item in (here if kind is tuple else here.args)]

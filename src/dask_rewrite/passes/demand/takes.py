@@ -23,7 +23,8 @@ from dask_rewrite.passes.demand.windows import taken
 Values = Callable[[Key], Any]
 
 _PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
-_SHUFFLE = of_dask(_shuffle, "_getitem")
+#: Takes a list that stands in a node of its own.
+SHUFFLE = of_dask(_shuffle, "_getitem")
 
 
 class Takes:
@@ -39,6 +40,7 @@ class Takes:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._lists: dict[tuple[Key, Shape], Box | None] = {}
+        self._boxes: dict[tuple[int, Shape], Box | None] = {}
         self._templates = ByIdentity[bool]()
 
     def source(self, node: Any) -> Key | None:
@@ -47,7 +49,7 @@ class Takes:
             return None
         ref, index = node.args
         func = node.func
-        is_plain = id(func) in _PLAIN or (func is _SHUFFLE and type(index) is TaskRef)
+        is_plain = id(func) in _PLAIN or (func is SHUFFLE and type(index) is TaskRef)
         return ref.key if is_plain and type(ref) is TaskRef else None
 
     def box(self, node: Any, shape: Shape) -> Box | None:
@@ -61,7 +63,10 @@ class Takes:
                 is_pair = type(pair) is tuple and len(pair) == 2
                 self._lists[name] = taken(pair[1], shape) if is_pair else None
             return self._lists[name]
-        return taken(index.value if type(index) is DataNode else index, shape)
+        place = id(index), shape  # the graph keeps it alive
+        if place not in self._boxes:
+            self._boxes[place] = taken(index.value if type(index) is DataNode else index, shape)
+        return self._boxes[place]
 
     def of(self, node: GraphNode, values: Values) -> tuple[Key, Box] | None:
         """The block that a task takes a part of, and the part, where both are known for certain."""

@@ -168,9 +168,8 @@ def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None
 def lies_within(index: Any, shape: Shape) -> bool:
     """No slice goes beyond the end, as none of dask's does."""
     items = [item for item in (index if type(index) is tuple else (index,)) if item is not None]
-    if Ellipsis in items:
-        items = [item for item in items if item is not Ellipsis]
-        return items == [slice(None)] * len(items)
+    if any(item is Ellipsis for item in items):  # which no array is to be compared with
+        return all(type(item) is slice and item == slice(None) for item in items if item is not Ellipsis)
     for item, size in zip(items, shape):
         if type(item) is slice and max(item.start or 0, item.stop or 0) > size:
             return False

@@ -1,0 +1,124 @@
+"""Blocks that are small: what is planned of them, once for all that are alike, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+import zarr
+from dask._task_spec import Task
+from dask.array import chunk
+from dask.array._shuffle import _getitem
+
+from dask_rewrite.passes.demand import forms
+from helpers import assert_same, functions_in, rewritten, stock, switched_on
+
+SHAPE, CHUNKS = (40, 24, 36), (10, 4, 6)
+
+
+def stored(chunks: tuple[int, ...] = CHUNKS, **more: Any) -> zarr.Array:
+    array = zarr.create_array({}, shape=SHAPE, chunks=chunks, dtype="f8", **more)
+    array[...] = np.random.default_rng(0).normal(size=SHAPE)
+    return array
+
+
+def compared(make: Callable[[da.Array], Any], source: Any, chunks: Any = CHUNKS) -> dict[Any, Any]:
+    """The graph, after its answer was compared with stock's."""
+    x = da.from_array(source, chunks=chunks)
+    with stock():
+        expected = make(x).compute(scheduler="sync")
+    with switched_on():
+        assert_same(make(x).compute(scheduler="sync"), expected)
+    return dict(rewritten(make(x)))
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The tasks that plans are made for."""
+    made: list[Any] = []
+
+    class Counted(forms.Plan):
+        def __init__(self, node: Any, *args: Any) -> None:
+            made.append(node)
+            super().__init__(node, *args)
+
+    monkeypatch.setattr(forms, "Plan", Counted)
+    return made
+
+
+def rolled(x: da.Array) -> da.Array:
+    return x[:, :, np.r_[30:36, 2:5]][:, :, 2:]
+
+
+def test_nothing_is_planned_where_no_chunk_is_spared(plans: list[Any]) -> None:
+    compared(lambda x: x[::7, ::-1, 1::3], stored())
+    compared(lambda x: x[::7, ::-1, 1::3], stored(), (5, 4, 3))
+    assert not plans
+
+
+PLANNED: dict[str, tuple[Callable[[da.Array], Any], Callable[[], Any], tuple[int, ...]]] = {
+    "several chunks": (lambda x: x[:, 1:5:3], stored, (20, 24, 36)),
+    "blocks that cut chunks": (lambda x: x[:, 1:5:3], stored, (7, 7, 7)),
+    "shards": (lambda x: x[:, 1:5:3], lambda: stored((5, 2, 3), shards=CHUNKS), CHUNKS),
+    "work between": (lambda x: (x + x.max(axis=0))[:, 1:5:3], stored, CHUNKS),
+    "joins": (lambda x: x.rechunk((20, 24, 36))[:, 1:5:3], stored, CHUNKS),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_it_is_planned_where_less_is_decoded_or_made(name: str, plans: list[Any]) -> None:
+    make, source, chunks = PLANNED[name]
+    compared(make, source(), chunks)
+    assert plans
+
+
+def test_files_without_chunks_are_planned(tmp_path: Any, plans: list[Any]) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.arange(SHAPE[0] * 9.0).reshape(-1, 9)
+        compared(lambda x: x[:, 1:5:3], file["x"], (10, 9))
+    assert plans
+
+
+def test_short_lists_go_with_reads() -> None:
+    with switched_on():
+        graph = compared(rolled, stored())
+    assert _getitem not in [func for node in graph.values() for func in functions_in(node)]
+    # read, picked and cut in one task for each block, and the file
+    assert len(graph) == 1 + 4 * 6 * rolled(da.from_array(stored(), chunks=CHUNKS)).numblocks[2]
+
+
+def test_long_lists_stay() -> None:
+    source = zarr.create_array({}, shape=(4000, 3), chunks=(2000, 1), dtype="f8")
+    source[...] = np.random.default_rng(0).normal(size=(4000, 3))
+    order = np.r_[0:2000:2, 1:2000:2]
+    with dask.config.set({"rewrite.disable": ["fuse-small"]}):
+        graph = compared(lambda x: x[order][1:], source, (2000, 1))
+    assert [node for node in graph.values() if type(node) is Task and node.func is chunk.getitem]
+    assert [func for node in graph.values() for func in functions_in(node)].count(_getitem) == 3
+
+
+def test_reads_of_one_shape_are_planned_once(plans: list[Any]) -> None:
+    """Where they lie is put in: also at edges, where blocks are smaller."""
+    many = {"rewrite.options": {"demand": {"min-bytes": 1}}}
+    counts = []
+    for rows in (2, 8):
+        plans.clear()
+        source = zarr.create_array({}, shape=(10 * rows + 3, 25), chunks=(10, 6), dtype="f8")
+        source[...] = np.random.default_rng(0).normal(size=source.shape)
+        with dask.config.set(many):
+            compared(lambda x: x[:, 1::6], source, (10, 6))
+        counts.append(len(plans))
+    assert 0 < counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("index", [np.s_[1:-1, :, 2:], np.s_[3:, 1, ::2], np.s_[:, None, 2:, 5], np.s_[5:6]])
+@pytest.mark.parametrize("chunks", [(10, 4, 6), (7, 5, 9), (40, 1, 36), ((3, 37), (24,), (1, 30, 5))])
+def test_reads_lie_where_they_should(index: Any, chunks: Any) -> None:
+    with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
+        compared(lambda x: (x + x.max(axis=0))[index], stored(), chunks)
+        compared(lambda x: da.concatenate([x, x[::-1]])[index], stored(), chunks)
