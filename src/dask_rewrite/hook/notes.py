@@ -18,7 +18,7 @@ from typing import Any
 import dask.config
 import toolz
 from dask import _task_spec
-from dask._task_spec import Task
+from dask._task_spec import DataNode, Task
 from dask.callbacks import Callback
 from dask.typing import Key
 
@@ -72,9 +72,12 @@ def origin(error: BaseException) -> Origin:
 
     Where that has the frames of dask, task and step are known; else the step is the function next to dask.
     """
+    from dask_rewrite.graph.held import unheld
     from dask_rewrite.graph.labels import functions_of, step_name
+    from dask_rewrite.graph.templates import opened
 
     tasks: list[Task] = []
+    given: Any = ()
     step = below = ""
     trace = error.__traceback__
     while trace is not None:
@@ -83,13 +86,17 @@ def origin(error: BaseException) -> Origin:
         if file.startswith(_CALLING):
             found = frame.f_locals.get("self")
             if isinstance(found, Task):
+                given = given if tasks else frame.f_locals.get("values", ())
                 tasks.append(found)
                 step = step_name(found) or step
         elif tasks:
             break  # the user's own function; what it calls is not a step
         below = "" if file.startswith((*_MACHINERY, *_CALLING)) else below or frame.f_code.co_name
-    if tasks:  # what is hoisted is not to be seen in the task itself, only in the one that it calls
-        steps = next(filter(None, map(functions_of, tasks)), [])
+    if (
+        tasks
+    ):  # what is hoisted is not to be seen in the task itself, but in a value or the task that it calls
+        whole = opened(unheld(tasks[0], lambda key: DataNode(key, given[key]) if key in given else None))
+        steps = next(filter(None, map(functions_of, filter(None, [whole, *tasks]))), [])
         return Origin(step, tasks[0].key, tuple(steps))
     key = getattr(error, "task", None)  # of a KilledWorker
     return Origin(below, key if isinstance(key, (str, tuple)) else None)

@@ -163,7 +163,7 @@ class Results:
             if type(node) is not Task:
                 return (0, None) if type(node) is DataNode and node is not whole else (nbytes, None)
             if type(node.func) is MethodType and (body := opened(node)) is not None:
-                node = body
+                whole, node = body if node is whole else whole, body
                 continue
             if node.func is _identity_cast and node.args:
                 own = [arg for arg in node.args if _target(arg) is None]
@@ -224,7 +224,7 @@ class Results:
             return _reaches_out(node)
         if self._reaching.of(node.func.__self__, _reaches_out):
             return True
-        return any(map(_reaches_out, node.args))  # what the template is given
+        return any(map(_reaches_out, (*node.args, *node.kwargs.values())))  # what the template is given
 
 
 def _reaches_out(body: Any) -> bool:
