@@ -16,8 +16,8 @@ from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
 
-#: Types of arguments that no function hides in.
-_FLAT = frozenset([TaskRef, int, float, bool, str, bytes, type(None), slice, np.ndarray, np.dtype])
+#: Types of arguments in which no function hides or is named.
+_FLAT = frozenset([TaskRef, int, float, bool, type(None), slice, np.ndarray, np.dtype])
 
 Effect = Literal["fresh", "view", "unknown"]
 
