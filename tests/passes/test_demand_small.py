@@ -11,12 +11,9 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from dask._task_spec import Task
-from dask.array import chunk
-from dask.array._shuffle import _getitem
 
 from dask_rewrite.passes.demand import forms
-from helpers import assert_same, functions_in, rewritten, stock, switched_on
+from helpers import assert_same, rewritten, stock, switched_on
 
 SHAPE, CHUNKS = (40, 24, 36), (10, 4, 6)
 
@@ -51,16 +48,6 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-def rolled(x: da.Array) -> da.Array:
-    return x[:, :, np.r_[30:36, 2:5]][:, :, 2:]
-
-
-def test_nothing_is_planned_where_no_chunk_is_spared(plans: list[Any]) -> None:
-    compared(lambda x: x[::7, ::-1, 1::3], stored())
-    compared(lambda x: x[::7, ::-1, 1::3], stored(), (5, 4, 3))
-    assert not plans
-
-
 PLANNED: dict[str, tuple[Callable[[da.Array], Any], Callable[[], Any], tuple[int, ...]]] = {
     "several chunks": (lambda x: x[:, 1:5:3], stored, (20, 24, 36)),
     "blocks that cut chunks": (lambda x: x[:, 1:5:3], stored, (7, 7, 7)),
@@ -82,24 +69,6 @@ def test_files_without_chunks_are_planned(tmp_path: Any, plans: list[Any]) -> No
         file["x"] = np.arange(SHAPE[0] * 9.0).reshape(-1, 9)
         compared(lambda x: x[:, 1:5:3], file["x"], (10, 9))
     assert plans
-
-
-def test_short_lists_go_with_reads() -> None:
-    with switched_on():
-        graph = compared(rolled, stored())
-    assert _getitem not in [func for node in graph.values() for func in functions_in(node)]
-    # read, picked and cut in one task for each block, and the file
-    assert len(graph) == 1 + 4 * 6 * rolled(da.from_array(stored(), chunks=CHUNKS)).numblocks[2]
-
-
-def test_long_lists_stay() -> None:
-    source = zarr.create_array({}, shape=(4000, 3), chunks=(2000, 1), dtype="f8")
-    source[...] = np.random.default_rng(0).normal(size=(4000, 3))
-    order = np.r_[0:2000:2, 1:2000:2]
-    with dask.config.set({"rewrite.disable": ["fuse-small"]}):
-        graph = compared(lambda x: x[order][1:], source, (2000, 1))
-    assert [node for node in graph.values() if type(node) is Task and node.func is chunk.getitem]
-    assert [func for node in graph.values() for func in functions_in(node)].count(_getitem) == 3
 
 
 def test_reads_of_one_shape_are_planned_once(plans: list[Any]) -> None:

@@ -20,7 +20,6 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.beginnings import among, is_worth_it, sliced
 from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
-from dask_rewrite.passes.demand.lists import with_lists
 from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.splits import without_splits
 from dask_rewrite.passes.demand.takes import Takes
@@ -60,10 +59,8 @@ class Demand:
     def run(self, graph: Graph, context: Context) -> Graph:
         takes = Takes(graph.nodes)
         started = sliced(graph, context, takes)
-        if not started:
+        if not started or not is_worth_it(graph, context, self.min_bytes):
             return graph
-        if not is_worth_it(graph, context, started, self.min_bytes):
-            return with_lists(graph, context, self.name)
         site = Site(graph, context)
         plans = Plans(site.facts, self.reassociate)
         before, graph = graph, without_splits(graph, started, site, takes, plans, self.name)

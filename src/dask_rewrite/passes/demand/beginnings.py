@@ -6,20 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.knowledge.loading import LOADING_IDS, file_of
-from dask_rewrite.analysis.knowledge.xarray_files import File
+from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.demand.moves import JOINING, SELECTING_IDS
+from dask_rewrite.passes.demand.moves import SELECTING_IDS
 from dask_rewrite.passes.demand.takes import Takes
-from dask_rewrite.passes.demand.windows import taken
 
-#: The functions of a part of whose result fewer blocks may be needed than of all.
-_JOINING_IDS = frozenset(map(id, JOINING))
 #: Blocks of a layer that are looked at, if it has more than twice as many.
 _BLOCKS = 8
 
@@ -48,38 +44,15 @@ def among(
     return found
 
 
-def is_worth_it(
-    graph: Graph, context: Context, started: Mapping[Key, Sequence[Task]], min_bytes: int
-) -> bool:
-    """Whether there are large blocks, as far as arrays say, or less to read for less of them.
-
-    Small blocks of files are worth it too where work lies between a read and what is taken of it: slices
-    then go into the read, in one task.
-    """
+def is_worth_it(graph: Graph, context: Context, min_bytes: int) -> bool:
+    """Whether there are large blocks, as far as arrays say, or some that come from files."""
     if context.declared is None or context.declared.most_bytes >= min_bytes:
         return True
-    nodes = graph.nodes
-    last = {layer_name(key): node for key, node in nodes.items() if type(node) is not DataNode}
-    files = {
-        key: file for key, node in nodes.items() if type(node) is DataNode and (file := file_of(node.value))
-    }
-    reads: defaultdict[Any, list[Task]] = defaultdict(list)
-    for task in context.calling(graph, LOADING_IDS):
-        reads[layer_name(task.key)].append(task)
-    found = {name: each for name, each in last.items() if _reads(each, files)}
-    between = [key for key in started if id(nodes[key].func) not in SELECTING_IDS]  # type: ignore[attr-defined]
-    if found and (between or context.calling(graph, _JOINING_IDS)):
-        return True
-    return any(
-        name not in reads or not all(_decodes_one(task, files) for task in _some(reads[name]))
-        for name in found
-    )
+    return any(map(_holds_file, {layer_name(key): node for key, node in graph.nodes.items()}.values()))
 
 
-def _reads(node: Any, files: Mapping[Key, Any]) -> bool:
-    """Whether a task refers to a file, or has one in it."""
-    if not files.keys().isdisjoint(node._dependencies):
-        return True
+def _holds_file(node: Any) -> bool:
+    """Whether a node is a file, or a task that has one in it."""
     stack = [node]
     while stack:
         here = stack.pop()
@@ -90,16 +63,6 @@ def _reads(node: Any, files: Mapping[Key, Any]) -> bool:
     return False
 
 
-def _decodes_one(task: Task, files: Mapping[Key, File]) -> bool:
-    """Whether a read lies in one stored chunk, which is decoded for any part of it."""
-    source, index = task.args[:2]
-    file = files.get(source.key) if type(source) is TaskRef else None
-    if file is None or file.chunks is None or getattr(file.stored, "shards", None):
-        return False
-    box = taken(index.value if type(index) is DataNode else index, file.stored.shape)
-    return box is not None and all(a // n == (b - 1) // n for (a, b), n in zip(box, file.chunks))
-
-
-def _some(keys: Sequence[Any]) -> Sequence[Any]:
+def _some(keys: Sequence[Key]) -> Sequence[Key]:
     """Some of many: not each in the same row or column."""
     return keys if len(keys) <= 2 * _BLOCKS else keys[:: len(keys) // _BLOCKS | 1]

@@ -225,19 +225,14 @@ SELECTING: dict[Any, Rule] = {
 #: The same by identity.
 SELECTING_IDS = frozenset(map(id, SELECTING))
 
-#: Rules that may need only some of the blocks that they take.
-JOINING: dict[Any, Rule] = {
-    of_dask(core, "_concatenate2"): _nested,
-    of_dask(core, "concatenate3"): _grid,
-    of_dask(core, "concatenate_shaped"): _shaped,
-    np.concatenate: _concatenated,
-}
-
 TABLE: dict[Any, Rule] = {
     **SELECTING,
-    **JOINING,
     **dict.fromkeys((*_TURNING, *_METHODS), view),
     of_dask(core, "_pass_extra_kwargs"): _trimmed,
     np.reshape: _reshaped,
     methodcaller("reshape"): _reshaped,
+    of_dask(core, "_concatenate2"): _nested,
+    of_dask(core, "concatenate3"): _grid,
+    of_dask(core, "concatenate_shaped"): _shaped,
+    np.concatenate: _concatenated,
 }
