@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task
 
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
-
-#: Types of arguments in which no function hides or is named.
-_FLAT = frozenset([TaskRef, int, float, bool, type(None), slice, np.ndarray, np.dtype])
 
 Effect = Literal["fresh", "view", "unknown"]
 
@@ -38,21 +34,14 @@ class Effects:
 
     def __init__(self) -> None:
         self._bodies = ByIdentity[tuple[Effect, bool]]()
-        self._calls: dict[tuple[Any, ...], tuple[bool, Any]] = {}
 
     def of(self, node: GraphNode) -> Effect:
         """``fresh``: shares no memory with an argument; ``view``: may; ``unknown``: may write into it."""
         return self._look(node)[0]
 
     def unknown(self, node: Any) -> bool:
-        """Whether it calls what nobody knows, as its effect says; one look for calls that are alike."""
-        if type(node) is not Task or node.kwargs or not _FLAT.issuperset(map(type, node.args)):
-            return self.of(node) == "unknown"
-        func = node.func
-        alike = (id(func), *map(type, node.args))
-        if alike not in self._calls:
-            self._calls[alike] = (self.of(node) == "unknown", func)  # keeps alive what is named by identity
-        return self._calls[alike][0]
+        """Whether it calls what nobody knows."""
+        return self.of(node) == "unknown"
 
     def pure(self, node: GraphNode) -> bool:
         """Only functions known to be pure are called, however deep in the task."""

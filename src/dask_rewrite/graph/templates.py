@@ -118,17 +118,18 @@ def opened(node: Any) -> Task | None:
     if frame is None or type(frame.bodies[-1]) is not Task:
         return None
     *steps, last = frame.bodies
-    state, made, used = frame.inputs, dict[int, Any](), list[int]()
+    state: Any = frame.inputs
+    made, used = dict[int, Any](), list[int]()  # what steps compute, and how often that is used
 
     def filled(task: Task) -> Any:
-        found = [id(state[str(key)]) for key in survey(task, {})[1]] if made else ()
+        found = [id(state[key]) for key in survey(task, {})[1]] if made else ()
         used.extend([value for value in found if value in made])
         return with_values(task, state)
 
     for step in steps:
         if step.func is not dict or step.args:
             return None
-        after = {name: state[str(arg.key)] for name, arg in step.kwargs.items() if type(arg) is TaskRef}
+        after = {name: state[arg.key] for name, arg in step.kwargs.items() if type(arg) is TaskRef}
         fresh = {name: filled(arg) for name, arg in step.kwargs.items() if name not in after}
         made.update({id(value): value for value in fresh.values()})
         state = after | fresh

@@ -92,9 +92,8 @@ def origin(error: BaseException) -> Origin:
         elif tasks:
             break  # the user's own function; what it calls is not a step
         below = "" if file.startswith((*_MACHINERY, *_CALLING)) else below or frame.f_code.co_name
-    if (
-        tasks
-    ):  # what is hoisted is not to be seen in the task itself, but in a value or the task that it calls
+    if tasks:
+        # what is hoisted is not to be seen in the task itself, but in a value or the task that it calls
         whole = opened(unheld(tasks[0], lambda key: DataNode(key, given[key]) if key in given else None))
         steps = next(filter(None, map(functions_of, filter(None, [whole, *tasks]))), [])
         return Origin(step, tasks[0].key, tuple(steps))

@@ -40,7 +40,8 @@ class Framed(dict[Any, Any]):
         for key, task in zip(reversed(chain), reversed(tasks)):
             inside = task._dependencies & values.keys()
             if inside and (key in after or any(self._effects.unknown(own[dep]) for dep in inside)):
-                before = {dep: self._called(values[dep], before) for dep in inside}
+                done = {dep: self._called(values[dep], before) for dep in inside}
+                before = {dep: nameless(it) if type(it) is Task else it for dep, it in done.items()}
                 values = {}
             values[key] = with_values(task, values)
         return self._called(values[chain[0]], before)
@@ -56,6 +57,4 @@ class Framed(dict[Any, Any]):
         if call is None:
             refs = {dep: TaskRef(name) for dep, name in names.items()}
             call = self[alike] = nameless(with_values(task, refs)).__call__
-        inputs = {name: before.get(dep, TaskRef(dep)) for dep, name in names.items()}
-        inputs = {name: nameless(value) if type(value) is Task else value for name, value in inputs.items()}
-        return called_by_keyword(call, inputs)
+        return called_by_keyword(call, {name: before.get(dep, TaskRef(dep)) for dep, name in names.items()})

@@ -139,11 +139,7 @@ class FuseChains:
             elif len(producers) == 1:
                 links[key] = producers
                 after.add(key)
-            if (
-                len(deps) > 1
-                and key in links
-                and any(map(effects.unknown, (node, *map(nodes.get, producers))))
-            ):
+            if len(deps) > 1 and key in links and any(effects.unknown(nodes[k]) for k in (key, *producers)):
                 after.add(key)  # which may write into what the other takes as well
         return links
 

@@ -103,7 +103,7 @@ class FuseSmall:
 def _is_known(task: Task, site: Site) -> bool:
     """Nothing slow is hidden in a task: all functions in it are known."""
     known = site.facts.knows(task.func)
-    return known and (site.effects.of(task) != "unknown" or site.facts.of(task.key) is not None)
+    return known and (not site.effects.unknown(task) or site.facts.of(task.key) is not None)
 
 
 class _Absorbing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container, nameless
 from dask_rewrite.graph.program import Programs, operation, shape_of
 from dask_rewrite.graph.templates import calls_frame
-from dask_rewrite.passes.steps import Opaque, steps_of
+from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
 
 #: Literals that may stand in a program: the same for all tasks, as a rule.
 _PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type, np.dtype])
@@ -49,7 +49,7 @@ class Outliner:
         if not isinstance(result, TaskRef) and self._nests_unknown(result):
             last = steps_of(result, Facts(nowhere))
             members = {**members, **{step: step.task for step in last}}
-            result = TaskRef(last[-1])  # type: ignore[arg-type] # a step is no key of a graph
+            result = ref_of(last[-1])
         outline = _Outline(members, self._effects)
         steps = [(name, made) for name in members if (made := outline.member(name)) is not None]
         if not isinstance(result, TaskRef):
@@ -70,7 +70,7 @@ class Outliner:
         except Opaque:
             return task
         members = {step: step.task for step in steps}
-        return self.program(task.key, members, TaskRef(steps[-1]), task.data_producer)  # type: ignore[arg-type]
+        return self.program(task.key, members, ref_of(steps[-1]), task.data_producer)
 
     def _nests_unknown(self, task: Task) -> bool:
         """Whether something in an argument calls what nobody knows."""
@@ -81,7 +81,7 @@ class Outliner:
                 continue
             func = here.func
             if calls_frame(func):
-                if self._effects.of(here) == "unknown":
+                if self._effects.unknown(here):
                     return True
             elif type(here) is Task and id(func) not in _OURS and func is not dict:
                 if known_call(func, here.args, here.kwargs) is None:
@@ -108,8 +108,7 @@ class _Outline:
                 self._known[name] = self._give(nameless(task))
                 return None
             # in a step, or its StopIteration would be lost; what differs from block to block is given
-            args = tuple(map(self._given, task.args))
-            return operation(task.func, args, {name: self._given(arg) for name, arg in task.kwargs.items()})
+            return _call(task, self._given)
         made = self.expression(task)
         assert isinstance(made, Task)
         return made
@@ -129,15 +128,11 @@ class _Outline:
         if node._dependencies.isdisjoint(self._tasks):
             return self._give(node)
         if kind is Task:
-            return self._call(node)
+            return _call(node, self.expression)
         if isinstance(node, NestedContainer):
             args = tuple(map(self.expression, node.args))
             return make_container(node, args, operation(tuple, args)._dependencies)
         return node.substitute({dep: self._known[dep].key for dep in node._dependencies & self._known.keys()})
-
-    def _call(self, task: Any) -> Task:
-        args = tuple(map(self.expression, task.args))
-        return operation(task.func, args, {name: self.expression(arg) for name, arg in task.kwargs.items()})
 
     def _given(self, value: Any) -> Any:
         keeps = value is None or (callable(value) and not isinstance(value, GraphNode))
@@ -151,3 +146,9 @@ class _Outline:
         elif isinstance(value, GraphNode):
             self.needs |= value._dependencies
         return TaskRef(name)
+
+
+def _call(task: Any, made: Callable[[Any], Any]) -> Task:
+    """The same call of what is made of its arguments."""
+    args = tuple(map(made, task.args))
+    return operation(task.func, args, {name: made(arg) for name, arg in task.kwargs.items()})

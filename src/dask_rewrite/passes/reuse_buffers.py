@@ -188,19 +188,18 @@ class _Work:
             steps = [task.func]
         inputs = held.kwargs
         if self.is_candidate(held):
-            new_inputs = {name: self.rewritten(value, scope) for name, value in inputs.items()}
-            inputs = inputs if _same(new_inputs.values(), inputs.values()) else new_inputs
+            inputs = {name: self.rewritten(value, scope) for name, value in inputs.items()}
         inside = self._state(held.kwargs, scope)
         new = []
         for step in steps:
             body, then = self._step(step, inside)
             new.append(body)
             inside = then
-        if inputs is held.kwargs and _same(new, steps):
+        if _same(inputs.values(), held.kwargs.values()) and _same(new, steps):
             return task
-        given = make_task(None, dict, (), inputs, held._dependencies)
         if task.kwargs:
             return under(task.key, called_by_keyword(new[0], inputs), task._data_producer)
+        given = make_task(None, dict, (), inputs, held._dependencies)
         func, args = (task.func, (given, *new)) if task.args[1:] else (new[0], (given,))
         return make_task(task.key, func, args, NO_KWARGS, task._dependencies, task._data_producer)
 

@@ -41,6 +41,11 @@ class Step:
         self.value = value
 
 
+def ref_of(step: Step) -> TaskRef:
+    """A reference to a step, in the tasks of later ones."""
+    return TaskRef(step)  # type: ignore[arg-type] # a step is no key of a graph
+
+
 def step_of(ref: Any) -> Step | None:
     """The step that a reference names, None for a key of the graph."""
     return ref.key if type(ref.key) is Step else None
@@ -93,7 +98,7 @@ class _Reader:
         value = self._facts.within(task, self._values)
         step = Step(task, value)
         self.steps.append(step)
-        return TaskRef(step)  # type: ignore[arg-type] # a step is no key of a graph
+        return ref_of(step)
 
     def argument(self, node: Any, scope: Mapping[Any, Any] | None) -> Any:
         kind = type(node)

@@ -73,7 +73,7 @@ def _bytes_of(keys: Sequence[Key], site: Site) -> int | None:
     for key in keys:
         task: Any = site.graph.nodes[key]
         size = estimate(site.facts, key)
-        if size is None or site.facts.value(key) is UNKNOWN or site.effects.of(task) == "unknown":
+        if size is None or site.facts.value(key) is UNKNOWN or site.effects.unknown(task):
             return None
         most = max(most, size.nbytes)
         for dep in task._dependencies:

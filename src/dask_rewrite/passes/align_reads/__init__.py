@@ -95,7 +95,7 @@ class AlignReads:
         inside = _touched(file.inside.values(), file)
         # Of a read of one chunk, what only takes a part decodes no less.
         alone = before == len(boxes) and not context.calling(graph, JOINS)
-        asked = dict(file.reads) if alone else follow(file, site, before - inside) or dict(file.reads)
+        asked = (None if alone else follow(file, site, before - inside)) or dict(file.reads)
         direct = inside + _touched(asked.values(), file)
         edit = Edit(file, site, self.name)
         if direct > before or asked.keys() == file.reads.keys():

@@ -74,7 +74,7 @@ class Weights:
     def _is_light(self, node: Any) -> bool:
         """Whether all functions in a task are known, and nothing that it computes on the way is large."""
         facts = beliefs_of(self._site.facts)
-        if self._site.effects.of(node) == "unknown":
+        if self._site.effects.unknown(node):
             return False
         stack = [node]
         while stack:

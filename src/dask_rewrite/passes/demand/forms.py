@@ -96,7 +96,7 @@ class Plans:
         """What a task needs for a box of its result, or for all of it; None if its inside cannot be read."""
         value = self._facts.value
         ranges = _ranges(node, value)
-        form, keys = form_of(node, value, node.args[1] if ranges else _NOTHING)  # type: ignore[attr-defined]
+        form, keys = form_of(node, value, node.args[1] if ranges else _NOTHING)  # type: ignore[attr-defined] # a read
         name = (form, box, lengths(ranges)) if ranges else (form, box)
         if name not in self._known:
             try:

@@ -39,7 +39,6 @@ class Takes:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._lists: dict[tuple[Key, Shape], Box | None] = {}
-        self._boxes: dict[tuple[int, Shape], Box | None] = {}
         self._templates = ByIdentity[bool]()
 
     def source(self, node: Any) -> Key | None:
@@ -62,10 +61,7 @@ class Takes:
                 is_pair = type(pair) is tuple and len(pair) == 2
                 self._lists[name] = taken(pair[1], shape) if is_pair else None
             return self._lists[name]
-        place = id(index), shape  # the graph keeps it alive
-        if place not in self._boxes:
-            self._boxes[place] = taken(index.value if type(index) is DataNode else index, shape)
-        return self._boxes[place]
+        return taken(index.value if type(index) is DataNode else index, shape)
 
     def of(self, node: GraphNode, values: Values) -> tuple[Key, Box] | None:
         """The block that a task takes a part of, and the part, where both are known for certain."""
