@@ -9,18 +9,17 @@ from typing import Any, ClassVar
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
-from toolz import concat
 
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.aliases import without_aliases
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import Deps, call_with_dict, children, under
-from dask_rewrite.graph.program import Programs, Step, shape_of
+from dask_rewrite.graph.nodes import Deps, children, under
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.framed import Framed
 from dask_rewrite.passes.movement.moves import JOINS
+from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.own_data import with_own_data
 
 #: Tasks that wait for more are not looked at as links of chains.
@@ -67,7 +66,7 @@ class FuseChains:
             return graph
         nodes = dict(graph.nodes)
         together = dict(graph.annotations)
-        programs, framed = Programs(), Framed()
+        outliner, framed = Outliner(), Framed()
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
         for top in [key for key in links if key not in absorbed]:
@@ -77,7 +76,7 @@ class FuseChains:
                 for key in chain:
                     if key not in depths:
                         depths[key] = survey(nodes[key], templates)[0]
-                joined = self._joined(chain, nodes, depths, programs, after, framed)
+                joined = self._joined(chain, nodes, depths, outliner, after, framed)
                 if joined is None:
                     continue
                 for key in chain[1:]:
@@ -161,7 +160,7 @@ class FuseChains:
         chain: list[Key],
         nodes: Mapping[Key, GraphNode],
         depths: Mapping[Key, int],
-        programs: Programs,
+        outliner: Outliner,
         after: set[Key],
         framed: Framed,
     ) -> Task | None:
@@ -178,7 +177,8 @@ class FuseChains:
             return under(chain[0], body, producer)
         if max(inner) + 3 > self.max_depth:
             return None
-        return _as_program(chain, tasks, producer, programs)
+        members = dict(zip(reversed(chain), reversed(tasks)))
+        return outliner.program(chain[0], members, TaskRef(chain[0]), producer)
 
 
 def _is_load(key: Key, graph: Graph) -> bool:
@@ -209,26 +209,6 @@ def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, 
                 (key,) = below.dependencies
             return []
     return []
-
-
-def _as_program(chain: list[Key], tasks: list[GraphNode], producer: bool, programs: Programs) -> Task:
-    incoming: dict[Key, Any] = {}  # what the program is given
-    steps: list[Step] = []
-    for key, task in zip(reversed(chain), reversed(tasks)):
-        if isinstance(task, Task):
-            steps.append((key, task))
-        else:  # data comes in from outside, so that blocks can share the program
-            incoming[key] = task
-    shapes = [shape_of(task) for _, task in steps]
-    own = {key for key, _ in steps}
-    for key in concat([used for _, used in shapes]):
-        if key not in own and key not in incoming:
-            incoming[key] = TaskRef(key)
-    names: dict[Any, str] = {key: f"x{i}" for i, key in enumerate(incoming)}
-    functions = programs.of(steps, names, shapes)
-    deps = frozenset([key for key, value in incoming.items() if isinstance(value, TaskRef)])
-    inputs = dict(zip(names.values(), incoming.values()))
-    return call_with_dict(chain[0], functions, inputs, deps, producer)
 
 
 def _chain(top: Key, links: Mapping[Key, list[Key]]) -> list[Key]:

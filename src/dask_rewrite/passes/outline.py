@@ -105,7 +105,7 @@ class _Outline:
         task = self._tasks[name]
         if task._dependencies.isdisjoint(self._tasks):
             if type(task) is not Task or not self._effects.unknown(task):
-                self._known[name] = self._give(nameless(task))
+                self._known[name] = self._give(nameless(task) if type(task) is Task else task)
                 return None
             # in a step, or its StopIteration would be lost; what differs from block to block is given
             return _call(task, self._given)
