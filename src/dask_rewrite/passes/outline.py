@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ class _Outline:
             made = self._known[node.key] = self._give(node)
             return made
         if not isinstance(node, GraphNode):
-            return node if kind in _PLAIN else self._give(node)
+            return node if kind in _PLAIN or _is_step(node) else self._give(node)
         if node._dependencies.isdisjoint(self._tasks):
             return self._give(node)
         if kind is Task:
@@ -146,6 +147,11 @@ class _Outline:
         elif isinstance(value, GraphNode):
             self.needs |= value._dependencies
         return TaskRef(name)
+
+
+def _is_step(value: Any) -> bool:
+    """Whether it is a template of ours; what is done in a program is known wherever that is read."""
+    return type(value) is MethodType and isinstance(value.__self__, Task)
 
 
 def _call(task: Any, made: Callable[[Any], Any]) -> Task:
