@@ -19,6 +19,11 @@ def unknown(value: Any) -> Any:
     return value + 1
 
 
+class Words(list[int]):
+    def place(self, word: int) -> int:
+        return self.index(word)
+
+
 def _program(name: str, x: str) -> Task:
     """A program of two steps: ``(x + 1) + (x + 1)``."""
     first = Task(None, dict, v=Task(None, operator.add, TaskRef("a"), 1))
@@ -48,11 +53,11 @@ def test_bound_methods_of_users_are_given() -> None:
     made = [
         outliner.program(
             "y",
-            {"m": Task("m", abs, TaskRef("x")), "y": Task("y", map, words.index, TaskRef("m"))},
+            {"m": Task("m", abs, TaskRef("x")), "y": Task("y", map, words.place, TaskRef("m"))},
             TaskRef("y"),
             False,
         )
-        for words in ([1, 2, 3], [3, 2, 1])
+        for words in (Words([1, 2, 3]), Words([3, 2, 1]))
     ]
     first, second = map(frame_of, made)
     assert first is not None

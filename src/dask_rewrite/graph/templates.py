@@ -43,6 +43,17 @@ def calls_frame(func: Any) -> bool:
     return type(func) is MethodType or func is pipe
 
 
+def is_template(value: Any) -> bool:
+    """Whether it is the call of a template, ``T.__call__``: a function of a task, or a step of a program.
+
+    Examples
+    --------
+    >>> is_template(Task(None, abs, TaskRef("x0")).__call__), is_template([].append)
+    (True, False)
+    """
+    return type(value) is MethodType and isinstance(value.__self__, Task)
+
+
 def called_by_keyword(call: Any, inputs: dict[str, Any]) -> Task:
     """A called template (``T.__call__``) whose inputs may call what nobody knows.
 
@@ -80,9 +91,8 @@ def frame_of(node: Any) -> Frame | None:
         return None
     if type(held) is not Task or held.func is not dict or held.args:
         return None
-    bodies = [step.__self__ for step in steps if type(step) is MethodType]
-    tasks = tuple([body for body in bodies if isinstance(body, Task)])
-    return Frame(held.kwargs, tasks) if len(tasks) == len(steps) else None
+    bodies = tuple([step.__self__ for step in steps if is_template(step)])
+    return Frame(held.kwargs, bodies) if len(bodies) == len(steps) else None
 
 
 def template_of(node: Any) -> tuple[Task, dict[str, Any]] | None:

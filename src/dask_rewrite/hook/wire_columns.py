@@ -21,6 +21,7 @@ from dask.typing import Key
 from dask.utils import apply
 
 from dask_rewrite.graph.nodes import args_of, func_of, key_of, kwargs_of, producer_of, value_of
+from dask_rewrite.graph.templates import is_template
 from dask_rewrite.hook.wire_arrays import stacked
 from dask_rewrite.hook.wire_numbers import Call, Constant, Numbers, integers, item_of
 from dask_rewrite.hook.wire_parts import FEWEST, Parts
@@ -211,7 +212,7 @@ class Columns:
     def value(self, value: Any) -> Any:
         """The value, or a call that makes it: pickled tasks hold sets, in an order that hashes decide."""
         kind = type(value)
-        if kind is MethodType and isinstance(value.__self__, Task):
+        if is_template(value):
             return Call(getattr, (self.value(value.__self__), value.__name__))
         if kind is dict and value and type(next(iter(value.values()))) is Task:
             return Call(dict, ([(key, self.value(item)) for key, item in value.items()],))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container, nameless
 from dask_rewrite.graph.program import Programs, operation, shape_of
-from dask_rewrite.graph.templates import calls_frame
+from dask_rewrite.graph.templates import calls_frame, is_template
 from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
 
 #: Literals that may stand in a program: the same for all tasks, as a rule.
@@ -125,7 +124,8 @@ class _Outline:
             made = self._known[node.key] = self._give(node)
             return made
         if not isinstance(node, GraphNode):
-            return node if kind in _PLAIN or _is_step(node) else self._give(node)
+            # nothing is known of a program whose steps are given to it
+            return node if kind in _PLAIN or is_template(node) else self._give(node)
         if node._dependencies.isdisjoint(self._tasks):
             return self._give(node)
         if kind is Task:
@@ -147,11 +147,6 @@ class _Outline:
         elif isinstance(value, GraphNode):
             self.needs |= value._dependencies
         return TaskRef(name)
-
-
-def _is_step(value: Any) -> bool:
-    """Whether it is a template of ours; what is done in a program is known wherever that is read."""
-    return type(value) is MethodType and isinstance(value.__self__, Task)
 
 
 def _call(task: Any, made: Callable[[Any], Any]) -> Task:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MethodType
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, _identity_cast
@@ -17,7 +16,7 @@ from dask_rewrite.graph.nesting import survey
 from dask_rewrite.graph.nodes import NO_KWARGS, list_of, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.graph.templates import frame_of
+from dask_rewrite.graph.templates import frame_of, is_template
 
 #: Tasks are nested no deeper than this; what is deeper becomes a program.
 _DEPTH = 16
@@ -116,7 +115,7 @@ class _Reader:
 
     def _task(self, task: Task, scope: Mapping[Any, Any] | None) -> Any:
         func: Any = task.func
-        if func is pipe or (type(func) is MethodType and isinstance(func.__self__, Task)):
+        if func is pipe or is_template(func):
             return self._frame(task, scope)
         if func is _identity_cast and task.kwargs.get("typ") is list:
             return list_of([self.argument(arg, scope) for arg in task.args])

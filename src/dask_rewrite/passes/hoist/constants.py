@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.graph.nodes import args_of, func_of, kwargs_of
+from dask_rewrite.graph.templates import is_template
 from dask_rewrite.passes.hoist.sizes import ATOMS, Scales
 
 #: Blocks of one name have one form: of so many, the first and the last tell about the others.
@@ -81,7 +82,7 @@ class Carried:
     def _add(self, values: list[Any], objects: dict[int, Any]) -> None:
         for at, value in dict(zip(map(id, values), values)).items():
             kind = type(value)
-            if kind is MethodType and isinstance(value.__self__, Task):
+            if is_template(value):
                 self.templates[at] = value
             elif kind in ATOMS:
                 continue

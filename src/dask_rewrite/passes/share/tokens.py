@@ -20,6 +20,7 @@ from toolz import functoolz
 
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import args_of, func_of, key_of, kwargs_of
+from dask_rewrite.graph.templates import is_template
 from dask_rewrite.passes.share.array_keys import SMALL, Contents
 from dask_rewrite.passes.share.immutable import adapted, index_parts
 
@@ -175,7 +176,7 @@ class Identity:
         return token
 
     def _function(self, func: Any) -> Hashable:
-        if type(func) is MethodType and isinstance(func.__self__, Task):
+        if is_template(func):
             return (MethodType, self._bodies.of(func.__self__, self._body))
         if type(func) is not partial and type(func) is not functoolz.Compose:
             return id(func)
