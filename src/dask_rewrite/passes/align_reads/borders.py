@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import TypeAlias
 
 from dask._task_spec import TaskRef
 from dask.typing import Key
@@ -18,12 +19,15 @@ from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.kinds import Visible
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Seen
+from dask_rewrite.passes.align_reads.storage import touched
 from dask_rewrite.passes.align_reads.totals import Borders
-from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.site import Site
 
-#: On each axis the ranges of the blocks, and those that they get.
-Moved = list[dict[tuple[int, int], tuple[int, int]]]
+#: The beginning and the end of a block on one axis.
+Ends: TypeAlias = tuple[int, int]
+#: The boxes of the blocks, and those that they get.
+Moved: TypeAlias = dict[Box, Box]
 
 
 def with_moved_borders(
@@ -48,30 +52,26 @@ def with_moved_borders(
     """
     boxes = [*file.reads.values(), *file.inside.values()]
     grid = _grid(boxes)
-    if grid is None:
-        return None
-    moved = [_between(ranges, chunk) for ranges, chunk in zip(grid, file.chunks)]
-    if all(a == b for ranges in moved for a, b in ranges.items()):
+    if grid is None or _ends_between(grid, file.chunks):
         return None
     borders = Borders(file, site, [len(ranges) for ranges in grid], reassociate)
     try:
         borders.walk()
     except Visible:
         return None
-    moved = [
-        ranges if axis in borders.free else {ends: ends for ends in ranges}
-        for axis, ranges in enumerate(moved)
-    ]
-    grown = _largest([list(ranges.values()) for ranges in moved]) - _largest(grid)
-    if all(a == b for ranges in moved for a, b in ranges.items()):
+    moved = _along(grid, file.chunks, borders.free)
+    if len(borders.free) == len(grid) > 1:  # where all is summed up, nobody sees where a block lies either
+        bands = _in_bands(grid, file.chunks)
+        moved = min(moved, bands, key=lambda each: (_decoded(each, file.chunks), _largest(each.values())))
+    if all(a == b for a, b in moved.items()):
         return None
-    if grown * file.source.dtype.itemsize > room or not site.context.remarks.allow(name, file.key):
+    grown = (_largest(moved.values()) - _largest(boxes)) * file.source.dtype.itemsize
+    if grown > room or not site.context.remarks.allow(name, file.key):
         return None
-    there = [_moved(box, moved) for box in boxes]
-    return _written(file, site, borders.seen, moved, name), there
+    return _written(file, site, borders.seen, moved, name), [moved[box] for box in boxes]
 
 
-def _grid(boxes: Sequence[Box]) -> list[list[tuple[int, int]]] | None:
+def _grid(boxes: Sequence[Box]) -> list[list[Ends]] | None:
     """The ranges of the boxes on each axis; None if the boxes are not all of a grid without gaps."""
     grid = [sorted(set(ranges)) for ranges in zip(*boxes)]
     if len(set(boxes)) != math.prod(map(len, grid)):
@@ -79,30 +79,80 @@ def _grid(boxes: Sequence[Box]) -> list[list[tuple[int, int]]] | None:
     return grid if all(a[1] == b[0] for ranges in grid for a, b in pairwise(ranges)) else None
 
 
-def _between(ranges: Sequence[tuple[int, int]], chunk: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """As many ranges that end between chunks, of about the same size; unchanged if that cannot be.
+def _ends_between(grid: Sequence[Sequence[Ends]], chunks: Sequence[int]) -> bool:
+    """All borders lie between chunks already."""
+    return all(b % chunk == 0 for ranges, chunk in zip(grid, chunks) for _, b in ranges[:-1])
 
-    >>> _between([(0, 150), (150, 300), (300, 400)], 100)
-    {(0, 150): (0, 100), (150, 300): (100, 300), (300, 400): (300, 400)}
-    >>> _between([(0, 50), (50, 150)], 100)
-    {(0, 50): (0, 100), (50, 150): (100, 150)}
+
+def _along(grid: Sequence[Sequence[Ends]], chunks: Sequence[int], free: Container[int]) -> Moved:
+    """The same grid with borders between chunks on the axes on which nobody sees them."""
+    axes = []
+    for axis, (ranges, chunk) in enumerate(zip(grid, chunks)):
+        there: Sequence[Ends] = ranges
+        if axis in free and not _ends_between([ranges], [chunk]):
+            there = _evenly((ranges[0][0], ranges[-1][1]), chunk, len(ranges)) or ranges
+        axes.append(there)
+    return dict(zip(product(*grid), product(*axes)))
+
+
+def _in_bands(grid: Sequence[Sequence[Ends]], chunks: Sequence[int]) -> Moved:
+    """As many boxes of whole chunks, the largest as small as can be.
+
+    The last axis but one is cut into bands, and each band into as many boxes as are left for it. Blocks of
+    250 x 250 over chunks of 100 x 100 become 200 x 300, where a grid of as many has some of 300 x 300.
     """
-    first, last = ranges[0][0], ranges[-1][1]
+    *leading, rows, columns = [(ranges[0][0], ranges[-1][1]) for ranges in grid]
+    *others, height, width = chunks
+    count = len(grid[-2]) * len(grid[-1])
+    most, cells = _parts(rows, height), _parts(columns, width)
+    fitting = [n for n in range(1, min(most, count) + 1) if -(-count // n) <= cells]
+    if not fitting:
+        return dict(zip(product(*grid), product(*grid)))
+    # How many chunks the largest box has, and how far the bands are from what they were.
+    bands = min(fitting, key=lambda n: (-(-most // n) * -(-cells // (count // n)), abs(n - len(grid[-2]))))
+    plane = [
+        (band, box)
+        for i, band in enumerate(_evenly(rows, height, bands))
+        for box in _evenly(columns, width, count // bands + (i < count % bands))
+    ]
+    before = list(_along(grid[:-2], others, range(len(leading))).items())
+    return {
+        (*there, *at): (*moved, *box)
+        for there, moved in before
+        for at, box in zip(product(*grid[-2:]), plane)
+    }
+
+
+def _parts(ends: Ends, chunk: int) -> int:
+    """In how many chunks a range lies."""
+    return -(-ends[1] // chunk) - ends[0] // chunk
+
+
+def _evenly(ends: Ends, chunk: int, count: int) -> list[Ends]:
+    """A range cut between chunks into parts of about the same size; none if there are fewer chunks.
+
+    >>> _evenly((0, 400), 100, 3)
+    [(0, 100), (100, 300), (300, 400)]
+    >>> _evenly((0, 150), 100, 2)
+    [(0, 100), (100, 150)]
+    """
+    first, last = ends
+    parts = _parts(ends, chunk)
+    if count > parts:
+        return []
     inner = range((first // chunk + 1) * chunk, last, chunk)
-    count, parts = len(ranges), len(inner) + 1
-    if count > parts or all(b % chunk == 0 for _, b in ranges[:-1]):
-        return {each: each for each in ranges}
-    ends = [first, *[inner[(2 * i * parts + count) // (2 * count) - 1] for i in range(1, count)], last]
-    return dict(zip(ranges, pairwise(ends)))
+    cuts = [inner[(2 * i * parts + count) // (2 * count) - 1] for i in range(1, count)]
+    return list(pairwise([first, *cuts, last]))
 
 
-def _moved(box: Box, moved: Moved) -> Box:
-    return tuple([ranges[ends] for ranges, ends in zip(moved, box)])
+def _decoded(moved: Moved, chunks: Sequence[int]) -> int:
+    """How often a chunk is decoded."""
+    return sum([touched(box, chunks) for box in moved.values()])
 
 
-def _largest(grid: Sequence[Sequence[tuple[int, int]]]) -> int:
-    """Elements of the largest block."""
-    return math.prod([max([b - a for a, b in ranges]) for ranges in grid])
+def _largest(boxes: Iterable[Box]) -> int:
+    """Elements of the largest box."""
+    return max(map(size, boxes))
 
 
 def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, name: str) -> Graph:
@@ -118,7 +168,7 @@ def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, nam
         here = new.get(key, key)
         box = file.reads.get(key) or file.inside.get(key)
         if box is not None:
-            box = _moved(box, moved)
+            box = moved[box]
             node = edit.around(key, box, True) if key in file.inside else edit.read(here, box)
         made = with_values(node, refs)
         nodes[here] = made if here is key else renamed(made, here)
