@@ -10,6 +10,7 @@ import numpy as np
 from dask._task_spec import DataNode
 from dask.typing import Key
 
+from dask_rewrite.graph.depth_first import depth_first
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
@@ -121,7 +122,8 @@ class AlignReads:
     ) -> Graph | None:
         """The graph in which blocks are put together from aligned reads, None where that does not pay."""
         file, remarks = edit.file, context.remarks
-        blocks = {**asked, **file.inside}
+        blocks, graph = {**asked, **file.inside}, edit.site.graph
+        blocks = {key: blocks[key] for key in depth_first(graph.nodes, graph.outputs) if key in blocks}
         decoded = self._cut(edit, list(blocks.values()), context)
         if decoded is None or not self._is_much(direct, decoded):
             return None
@@ -157,7 +159,7 @@ class AlignReads:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
         file, remarks = edit.file, context.remarks
         room = self._room(boxes, file, context)
-        for first in range(len(file.chunks)):  # what lies across the leading axes waits longest
+        for first in range(len(file.chunks)):  # what lies across the leading axes mostly waits longest
             edit.cut(boxes, first)
             if sum(map(edit.count, boxes)) > 8 * self.max_units * len(boxes):
                 remarks.missed(self.name, file.key, _TOO_MANY)

@@ -64,9 +64,9 @@ class Edit:
     def hold(self, boxes: Sequence[Box]) -> tuple[int, int]:
         """How many chunks are decoded for the units, and the bytes of units that wait for a second block.
 
-        Blocks are taken to be made one after the other, in the order in which they lie in the file.
+        Blocks are taken to be made one after the other, in the order in which they come.
         """
-        touching = [self._units(box) for box in sorted(boxes)]
+        touching = [self._units(box) for box in boxes]
         self._times = Counter(chain.from_iterable(touching))
         decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
         left = {unit: times for unit, times in self._times.items() if times > 1}
