@@ -6,9 +6,11 @@ import operator
 from itertools import chain, repeat
 from typing import Any
 
-from dask._task_spec import GraphNode, List, Task, _identity_cast
+from dask._task_spec import List, Task, _identity_cast
 from dask.utils import funcname, ndeepmap
 from toolz import functoolz, identity, pipe
+
+from dask_rewrite.graph.templates import is_template
 
 #: Functions that only hold a task together.
 _PLUMBING = frozenset(
@@ -34,8 +36,7 @@ def functions_of(node: Any) -> list[str]:
         elif isinstance(found, Task):
             if name := step_name(found):
                 stack.append(name)
-            owner = getattr(found.func, "__self__", None)
-            inner = [*found.args, *found.kwargs.values(), *([owner] if isinstance(owner, Task) else [])]
+            inner = [*found.args, *found.kwargs.values(), *([found.func] if is_template(found.func) else [])]
             stack += [_task_in(value) for value in reversed(inner) if _task_in(value) is not None]
     return names
 
@@ -43,7 +44,7 @@ def functions_of(node: Any) -> list[str]:
 def step_name(task: Task) -> str:
     """The name of the function that a task calls; empty where that only holds other tasks together."""
     func = task.func
-    if isinstance(task, List) or isinstance(getattr(func, "__self__", None), GraphNode):
+    if isinstance(task, List) or is_template(func):
         return ""
     if isinstance(func, functoolz.Compose):
         return "|".join(map(funcname, (func.first, *func.funcs)))
@@ -57,5 +58,4 @@ def _task_in(value: Any) -> Task | None:
     """A task among the arguments of another: itself, or the body of a template or of a step of a program."""
     if isinstance(value, Task):
         return value
-    owner = getattr(value, "__self__", None)
-    return owner if isinstance(owner, Task) else None
+    return value.__self__ if is_template(value) else None

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import GraphNode, NestedContainer, Task
 
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nested_in, tasks_in
 from dask_rewrite.graph.nodes import dependencies_of, key_of, needs_of
+from dask_rewrite.graph.templates import is_template
 
 if TYPE_CHECKING:
     from dask.typing import Key
@@ -162,8 +162,8 @@ def _check_names(key: Key, task: Task) -> None:
         return
     names: Collection[Key] = given.kwargs.keys()
     for call in (task.func, *task.args[1:]):
-        owner = call.__self__ if type(call) is MethodType else None
-        if isinstance(owner, Task):
+        if is_template(call):
+            owner = call.__self__
             if lost := owner.dependencies.difference(names):
                 raise VerificationError(f"task {key!r} reads {_some(lost)} inside, which is not given", key)
             names = owner.kwargs.keys() if owner.func is dict else ()

@@ -24,6 +24,7 @@ from dask.typing import Key
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.graph.templates import is_template
 
 #: How to compute without this package, so that bug reports go to the right place.
 WITHOUT = 'to compute without dask_rewrite: dask.config.set({"rewrite.enabled": False})'
@@ -122,7 +123,7 @@ def _finish(dsk: Any, state: Any, failed: bool) -> None:
 def _is_ours(task: Any) -> bool:
     """Whether dask itself does not make tasks like this one: a template that is called, or a program."""
     func = getattr(task, "func", None)
-    return func is toolz.pipe or isinstance(getattr(func, "__self__", None), Task)
+    return func is toolz.pipe or is_template(func)
 
 
 def _is_on() -> bool:
