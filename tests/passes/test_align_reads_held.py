@@ -30,7 +30,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_blocks_of_large_chunks(tmp_path: Path, name: str) -> None:
     """Trees of sums go from octant to octant: 20 times as much as in stock was held."""
-    room = 2_000_000
+    room = 1_500_000
     with h5py.File(tmp_path / "x.h5", "w", rdcc_nbytes=0) as file:
         data = np.arange(40.0 * 160 * 160).reshape(40, 160, 160)
         made = file.create_dataset("x", data=data, chunks=(10, 80, 80))

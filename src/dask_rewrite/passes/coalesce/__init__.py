@@ -77,7 +77,7 @@ class Coalesce:
         for (name, _), keys in groups.items():
             if together[name] < 2 or len(keys) < 2:
                 continue
-            edges = tile_edges([key[1:] for key in keys], together[name])
+            edges = tile_edges([key[1:] for key in keys], together[name], weights.axes(keys))
             for form in forms([nodes[key] for key in keys]):
                 members = [keys[row] for row in form.rows]
                 call, producer = form.template.__call__, nodes[members[0]]._data_producer

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def tile_edges(coordinates: Sequence[tuple[int, ...]], most: int) -> tuple[int, ...]:
+def tile_edges(
+    coordinates: Sequence[tuple[int, ...]], most: int, along: Sequence[bool] = ()
+) -> tuple[int, ...]:
     """How many blocks a tile is long along each axis: powers of two, as equal as they can be.
 
     Powers of two let the tiles of arrays with different numbers of blocks fit into each other, and equal
@@ -19,13 +21,16 @@ def tile_edges(coordinates: Sequence[tuple[int, ...]], most: int) -> tuple[int, 
         Where the blocks stand.
     most : int
         Blocks of a tile at most.
+    along : sequence of bool, optional
+        Whether tiles may be longer than one block on each axis.
 
     Examples
     --------
     >>> tile_edges([(i, j) for i in range(10) for j in range(3)], 32)
     (8, 4)
     """
-    extents = [len(set(axis)) for axis in zip(*coordinates)]
+    axes = list(zip(*coordinates))
+    extents = [len(set(axis)) if may else 1 for axis, may in zip(axes, along or [True] * len(axes))]
     edges = [1] * len(extents)
     size = 1
     while 2 * size <= most:

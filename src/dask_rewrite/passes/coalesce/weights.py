@@ -21,6 +21,8 @@ MOST_BYTES = 2**20
 PER_THREAD, PER_THREAD_UNKNOWN, LEAST_UNKNOWN = 4, 16, 1024
 #: Tasks of a layer that are looked at.
 _BLOCKS = 8
+#: Parts that are together no more than one in so many bytes of a block are results, not pieces of it.
+_PIECES = 8
 
 
 class Weights:
@@ -64,6 +66,41 @@ class Weights:
         else:
             most, left = self._max_unknown, max(LEAST_UNKNOWN, PER_THREAD_UNKNOWN * threads)
         return min(most, MOST_BYTES // max(1, largest), len(keys) // max(1, left))
+
+    def axes(self, keys: Sequence[tuple[Any, ...]]) -> list[bool]:
+        """Along which axes neighbours may go together.
+
+        Pieces of a large block wait for all that go into one task with them. Where tasks take such pieces,
+        those of one block go together, and those of different blocks do not.
+        """
+        rank = len(keys[0]) - 1
+        found = [False] * rank
+        there = set(keys)
+        for key in keys[:: len(keys) // _BLOCKS | 1]:
+            sources = self._cut(key)
+            if not sources:
+                return [True] * rank
+            for axis in range(rank):
+                for step in (-1, 1):
+                    other = (*key[: axis + 1], key[axis + 1] + step, *key[axis + 2 :])
+                    if not found[axis] and other in there:
+                        found[axis] = not sources.isdisjoint(self._cut(other))
+        return found
+
+    def _cut(self, key: Key) -> set[Key]:
+        """The large blocks of which a task takes pieces: parts that together are much of such a block."""
+        site = self._site
+        found: set[Key] = set()
+        for dep in site.graph.nodes[key]._dependencies:
+            for source in site.graph.nodes[dep]._dependencies:
+                if type(site.node(source)) is DataNode or source in found:
+                    continue
+                piece, whole = estimate(site.facts, dep), estimate(site.facts, source)
+                if piece is None or whole is None or whole.nbytes <= self._max_bytes:
+                    continue
+                if _PIECES * piece.nbytes * len(site.consumers(source)) > whole.nbytes:
+                    found.add(source)
+        return found
 
     def _is_small(self, key: Key) -> bool:
         if type(self._site.node(key)) is DataNode:
