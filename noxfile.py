@@ -81,7 +81,7 @@ def test(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
-    """The tests on the oldest supported dask: half of the cases where a test has many, which `test` has all."""
+    """The tests on the oldest supported dask: half of the cases where a test has many."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
     session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "1", "--share", "1/2", *session.posargs)
 
