@@ -261,6 +261,22 @@ def test_no_more_memory_than_in_stock(tmp_path: Path, chunks: tuple[int, int], s
         assert taken <= 1.1 * allocated(lambda: dask.get(before, keys_of(v)))
 
 
+@pytest.mark.parametrize("block", [(1, 40), (3, 30)])
+def test_numbers_of_their_own_keep_the_rows(block: tuple[int, int]) -> None:
+    """Blocks of one row times a number that goes with that row alone could not be told from any others."""
+    z = zarr.create_array(store={}, shape=(40, 40), chunks=(4, 4), dtype="i8")
+    z[...] = np.arange(1600).reshape(40, 40)
+    v = da.from_array(z, chunks=block)
+    own = da.from_array(np.arange(40)[:, None], chunks=(block[0], 1))
+    for weights, moves in ((own, False), (da.arange(40, chunks=block[0])[:, None], False), (2, True)):
+        made = (v * weights).sum()
+        with stock():
+            expected = made.compute(scheduler="sync")
+        with switched_on(num_workers=1):
+            assert bool([reason for reason in applied(made) if "between" in reason]) == moves
+            assert made.compute(scheduler="sync") == expected
+
+
 def test_blocks_of_planes_are_cut_into_bands() -> None:
     """Blocks smaller than chunks on one axis; a leading axis whose borders move by themselves."""
     for shape, chunk, block in [((200, 200), (20, 20), (12, 38)), ((30, 100, 100), (4, 20, 20), (6, 30, 50))]:
