@@ -99,7 +99,7 @@ def test_random_programs_and_shares_of_cases_differ_from_job_to_job() -> None:
     assert "4 + i" in text
     assert len(seeds) == len(set(seeds)) == 7
     shares = re.findall(r'"--share", "(\d)/(\d)"', text)
-    assert len(shares) == len(set(shares)) == 2
+    assert len(shares) == len(set(shares)) == 3
 
 
 def test_the_recipe_is_whole() -> None:
