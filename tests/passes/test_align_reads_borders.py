@@ -40,10 +40,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide b
 class Stored:
     """A Zarr array of distinct values whose store counts how often a chunk is read."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(
+        self, dtype: str, shape: tuple[int, ...] = (SIZE, SIZE), chunks: tuple[int, ...] = (CHUNK, CHUNK)
+    ) -> None:
         store = LoggingStore(MemoryStore(), log_level="ERROR")
-        self.data = (np.arange(SIZE * SIZE).reshape(SIZE, SIZE) % 10007).astype(dtype)
-        self.array = zarr.create_array(store=store, shape=self.data.shape, chunks=(CHUNK, CHUNK), dtype=dtype)
+        self.data = (np.arange(np.prod(shape)).reshape(shape) % 10007).astype(dtype)
+        self.array = zarr.create_array(store=store, shape=shape, chunks=chunks, dtype=dtype)
         self.array[...] = self.data
         self.counter = store.counter
 
@@ -264,9 +266,7 @@ def test_no_more_memory_than_in_stock(tmp_path: Path, chunks: tuple[int, int], s
 @pytest.mark.parametrize("block", [(1, 40), (3, 30)])
 def test_numbers_of_their_own_keep_the_rows(block: tuple[int, int]) -> None:
     """Blocks of one row times a number that goes with that row alone could not be told from any others."""
-    z = zarr.create_array(store={}, shape=(40, 40), chunks=(4, 4), dtype="i8")
-    z[...] = np.arange(1600).reshape(40, 40)
-    v = da.from_array(z, chunks=block)
+    v = da.from_array(Stored("i8", (40, 40), (4, 4)).array, chunks=block)
     own = da.from_array(np.arange(40)[:, None], chunks=(block[0], 1))
     for weights, moves in ((own, False), (da.arange(40, chunks=block[0])[:, None], False), (2, True)):
         made = (v * weights).sum()
@@ -280,16 +280,13 @@ def test_numbers_of_their_own_keep_the_rows(block: tuple[int, int]) -> None:
 def test_blocks_of_planes_are_cut_into_bands() -> None:
     """Blocks smaller than chunks on one axis; a leading axis whose borders move by themselves."""
     for shape, chunk, block in [((200, 200), (20, 20), (12, 38)), ((30, 100, 100), (4, 20, 20), (6, 30, 50))]:
-        store = LoggingStore(MemoryStore(), log_level="ERROR")
-        z = zarr.create_array(store=store, shape=shape, chunks=chunk, dtype="f8")
-        z[...] = np.arange(float(np.prod(shape))).reshape(shape)
-        v = da.from_array(z, chunks=block)
+        source = Stored("f8", shape, chunk)
         with stock():
-            expected = v.std().compute(scheduler="sync")
-        store.counter.clear()
+            _, expected = source.gets(lambda v: v.std(), block)
         with switched_on(num_workers=2):
-            close(v.std().compute(scheduler="sync"), expected)
-        assert store.counter["get"] == z.nchunks
+            gets, found = source.gets(lambda v: v.std(), block)
+        close(found, expected)
+        assert gets == source.array.nchunks
 
 
 @given(st.data())

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from dask_rewrite.analysis.memory.threads import on_threads
 from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.graph.postorder import postorder
 
 #: How far down what a task waits for is looked for.
 _STEPS = 64
@@ -47,21 +48,8 @@ def depth_first(work: Work) -> list[int]:
     >>> depth_first(Work(inputs, [()] * 8))
     [0, 2, 1, 3, 4, 5, 6, 7]
     """
-    order: list[int] = []
-    done = [task in work.given for task in range(len(work))]
-    stack = [task for task, users in enumerate(work.users()) if not users]
-    stack.reverse()
-    while stack:
-        task = stack[-1]
-        missing = [] if done[task] else [one for one in work.inputs[task] if not done[one]]
-        if missing:
-            stack.extend(sorted(missing, reverse=True))
-            continue
-        stack.pop()
-        if not done[task]:
-            done[task] = True
-            order.append(task)
-    return order
+    ends = [task for task, users in enumerate(work.users()) if not users]
+    return list(postorder(ends, work.inputs.__getitem__, int, work.given))
 
 
 def waits(work: Work, order: Sequence[int], limit: int) -> list[int]:

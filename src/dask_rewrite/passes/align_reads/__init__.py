@@ -10,14 +10,14 @@ import numpy as np
 from dask._task_spec import DataNode
 from dask.typing import Key
 
-from dask_rewrite.graph.depth_first import depth_first
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.postorder import postorder
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks, touched
+from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.demand.boxes import Box, size
+from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
@@ -80,7 +80,7 @@ class AlignReads:
             remarks.missed(self.name, file.key, "not all of its users read it by plain slices with one lock")
             return graph
         boxes = [*file.reads.values(), *file.inside.values()]
-        before = _touched(boxes, file)
+        before = file.decoded(boxes)
         if before > _MANY or not all(site.same_annotations(key, readers[0]) for key in readers):
             return graph
         least = distinct(boxes, file.chunks)
@@ -90,14 +90,14 @@ class AlignReads:
             if moved is not None:
                 remarks.applied(self.name, file.key, f"borders of {len(readers)} reads go between chunks")
                 graph, there = moved
-                if not file.reads and not self._is_much(_touched(there, file), least):
+                if not file.reads and not self._is_much(file.decoded(there), least):
                     return graph
                 return self._aligned(File(file.key, file.source, file.chunks), graph, context, False)
-        inside = _touched(file.inside.values(), file)
+        inside = file.decoded(file.inside.values())
         # Of a read of one chunk, what only takes a part decodes no less.
         alone = before == len(boxes) and not context.calling(graph, JOINS)
         asked = (None if alone else follow(file, site, before - inside)) or dict(file.reads)
-        direct = inside + _touched(asked.values(), file)
+        direct = inside + file.decoded(asked.values())
         edit = Edit(file, site, self.name)
         if direct > before or asked.keys() == file.reads.keys():
             asked, direct = dict(file.reads), before
@@ -123,11 +123,13 @@ class AlignReads:
         """The graph in which blocks are put together from aligned reads, None where that does not pay."""
         file, remarks = edit.file, context.remarks
         blocks, graph = {**asked, **file.inside}, edit.site.graph
-        blocks = {key: blocks[key] for key in depth_first(graph.nodes, graph.outputs) if key in blocks}
+        place = {key: i for i, key in enumerate(graph.nodes)}
+        turns = postorder(graph.outputs, lambda key: graph.nodes[key]._dependencies, place.__getitem__)
+        blocks = {key: blocks[key] for key in turns if key in blocks}
         decoded = self._cut(edit, list(blocks.values()), context)
         if decoded is None or not self._is_much(direct, decoded):
             return None
-        copied = context.machine.threads * _largest(blocks.values(), file)
+        copied = context.machine.threads * file.largest(blocks.values())
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
             return None
@@ -153,7 +155,7 @@ class AlignReads:
 
     def _room(self, boxes: Iterable[Box], file: File, context: Context) -> int:
         """Bytes that may be held besides the blocks."""
-        return max(self.max_held, context.machine.threads * _largest(boxes, file) // 10)
+        return max(self.max_held, context.machine.threads * file.largest(boxes) // 10)
 
     def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
@@ -169,13 +171,3 @@ class AlignReads:
                 return decoded
         remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
         return None
-
-
-def _touched(boxes: Iterable[Box], file: File) -> int:
-    return sum([touched(box, file.chunks) for box in boxes])
-
-
-def _largest(boxes: Iterable[Box], file: File) -> int:
-    """Bytes of the largest block."""
-    nbytes: int = max(map(size, boxes)) * file.source.dtype.itemsize
-    return nbytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import TypeAlias
@@ -19,9 +19,8 @@ from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.kinds import Visible
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Seen
-from dask_rewrite.passes.align_reads.storage import touched
 from dask_rewrite.passes.align_reads.totals import Borders
-from dask_rewrite.passes.demand.boxes import Box, size
+from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.site import Site
 
 #: The beginning and the end of a block on one axis.
@@ -62,10 +61,10 @@ def with_moved_borders(
     moved = _along(grid, file.chunks, borders.free)
     if len(borders.free) == len(grid) > 1:  # where all is summed up, nobody sees where a block lies either
         bands = _in_bands(grid, file.chunks)
-        moved = min(moved, bands, key=lambda each: (_decoded(each, file.chunks), _largest(each.values())))
+        moved = min(moved, bands, key=lambda each: (file.decoded(each.values()), file.largest(each.values())))
     if all(a == b for a, b in moved.items()):
         return None
-    grown = (_largest(moved.values()) - _largest(boxes)) * file.source.dtype.itemsize
+    grown = file.largest(moved.values()) - file.largest(boxes)
     if grown > room or not site.context.remarks.allow(name, file.key):
         return None
     return _written(file, site, borders.seen, moved, name), [moved[box] for box in boxes]
@@ -143,16 +142,6 @@ def _evenly(ends: Ends, chunk: int, count: int) -> list[Ends]:
     inner = range((first // chunk + 1) * chunk, last, chunk)
     cuts = [inner[(2 * i * parts + count) // (2 * count) - 1] for i in range(1, count)]
     return list(pairwise([first, *cuts, last]))
-
-
-def _decoded(moved: Moved, chunks: Sequence[int]) -> int:
-    """How often a chunk is decoded."""
-    return sum([touched(box, chunks) for box in moved.values()])
-
-
-def _largest(boxes: Iterable[Box]) -> int:
-    """Elements of the largest box."""
-    return max(map(size, boxes))
 
 
 def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, name: str) -> Graph:

@@ -24,7 +24,7 @@ from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.reads import File
-from dask_rewrite.passes.align_reads.storage import cuts, touched
+from dask_rewrite.passes.align_reads.storage import cuts
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
 from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
@@ -68,7 +68,7 @@ class Edit:
         """
         touching = [self._units(box) for box in boxes]
         self._times = Counter(chain.from_iterable(touching))
-        decoded = sum([touched(unit, self.file.chunks) for unit in self._times])
+        decoded = self.file.decoded(self._times)
         left = {unit: times for unit, times in self._times.items() if times > 1}
         bytes_of = {unit: size(unit) * self.file.source.dtype.itemsize for unit in left}
         now = most = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, TypeGuard
@@ -17,7 +17,7 @@ from dask_rewrite.graph.nodes import NO_KWARGS
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import touched
-from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.windows import taken
 from dask_rewrite.passes.movement.mosaic import composed, cut, whole
 from dask_rewrite.passes.movement.moves import MOVES, literal
@@ -49,6 +49,15 @@ class File:
     indexes: dict[Key, Any] = field(default_factory=dict)  # of all of these, as they stand in the tasks
     example: Task | None = None  # one of the getters: they differ in their index only
     programs: dict[Any, str] = field(default_factory=dict)  # what these know the index of their read by
+
+    def decoded(self, boxes: Iterable[Box]) -> int:
+        """How many chunks are decoded where each box is read by itself."""
+        return sum([touched(box, self.chunks) for box in boxes])
+
+    def largest(self, boxes: Iterable[Box]) -> int:
+        """Bytes of the largest box."""
+        nbytes: int = max(map(size, boxes)) * self.source.dtype.itemsize
+        return nbytes
 
     def learn(self, key: Key, node: GraphNode) -> bool:
         """Take in a task that uses the file; False if it is used in another way than the others."""

@@ -92,7 +92,8 @@ class Weights:
         site = self._site
         found: set[Key] = set()
         for dep in site.graph.nodes[key]._dependencies:
-            for source in site.graph.nodes[dep]._dependencies:
+            node = site.node(dep)
+            for source in node._dependencies if node is not None else ():
                 if type(site.node(source)) is DataNode or source in found:
                     continue
                 piece, whole = estimate(site.facts, dep), estimate(site.facts, source)
