@@ -6,11 +6,11 @@ import gc
 import pickle
 import random
 from collections.abc import Callable
-from operator import add, mul
+from operator import add, getitem, mul
 from typing import Any
 
 import pytest
-from dask._task_spec import GraphNode, List, Task
+from dask._task_spec import GraphNode, List, Set, Task, Tuple
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +45,27 @@ def test_programs_of_their_own_cost_little_more_than_shared_ones() -> None:
     names = ("program", "programs of their own")
     size = {name: len(pickle.dumps(Packed(table(*map(FORMS[name], range(5000)))))) for name in names}
     assert size["programs of their own"] < size["program"] + 5 * 5000
+
+
+@pytest.mark.parametrize("container", [List, Tuple, Set])
+@pytest.mark.parametrize("others", [0, 1, 100])
+def test_what_one_task_gathers_goes_in_columns(container: Any, others: int) -> None:
+    def gathered(count: int) -> dict[Any, Any]:
+        rows = [
+            List(*[Task(None, getitem, ref("x", i, j // 16), j % 16) for j in range(count)])
+            for i in range(10)
+        ]
+        nodes = [Task(("y", i), user, ref("x", i, 0)) for i in range(others)]
+        return table(Task("all", len, container(*rows)), *nodes)
+
+    def bytes_of(count: int) -> int:
+        return len(pickle.dumps(Packed(gathered(count))))
+
+    assert_arrives(gathered(7))
+    assert_arrives(gathered(8))
+    assert_arrives(gathered(160))
+    assert bytes_of(320) < 1.5 * bytes_of(160)
+    assert bytes_of(320) < 3 * 3200
 
 
 def test_irregular_blocks_take_few_bytes() -> None:

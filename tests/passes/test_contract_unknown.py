@@ -85,3 +85,17 @@ def test_sparse_blocks() -> None:
     for one, other in zip(actual, expected, strict=True):
         assert type(one) is type(other) is sparse.COO
         np.testing.assert_allclose(one.todense(), other.todense())
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@pytest.mark.parametrize("loads", [None, same])
+def test_one_function_adds_up_all_sums(loads: Any, dtype: str) -> None:
+    x = blocks(6, 12).astype(dtype)
+    x = x if loads is None else x.map_blocks(loads)
+    graph, context = declaring(x.dot(x.T))
+    after = Contract(min_bytes=1).run(graph, context)
+    steps = [
+        node for key, node in after.nodes.items() if str(key[0]).startswith("contract-") and len(key) == 4
+    ]
+    assert len(steps) > 36
+    assert len({id(step.func) for step in steps}) <= 2  # the first of a chain, and all others

@@ -22,7 +22,7 @@ from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.graph.nodes import key_of
 from dask_rewrite.hook.wire_columns import Columns, signatures
 from dask_rewrite.hook.wire_numbers import Call
-from dask_rewrite.hook.wire_parts import FEWEST, Parts
+from dask_rewrite.hook.wire_parts import Parts
 
 Reduced: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -68,9 +68,9 @@ class Packed:
 
 def _columnar(tasks: Mapping[Key, Any]) -> Reduced:
     keys, nodes = list(tasks), list(tasks.values())
+    if not keys:
+        return dict, ([],)
     columns = Columns(keys)
-    if len(keys) < FEWEST:
-        return dict, (list(zip(keys, columns.rest(nodes))),)
     parts = Parts(_names(keys, nodes))
     names = [columns.column(part) for part in parts.of(keys)]
     # Every part takes its keys from here: its next task is made when the next key is its own.

@@ -221,14 +221,16 @@ class Columns:
         known = self._made.get(id(value))
         if known is not None:
             return known[1]
-        args = tuple(map(self.value, value.args))
-        if kind is not Task:
-            made = Call(kind, args)
+        args = value.args
+        if kind is not Task and len(args) >= FEWEST:
+            made = Call(apply, (kind, Call(islice, (self.column(args), len(args)))))
+        elif kind is not Task:
+            made = Call(kind, tuple(map(self.value, args)))
         else:
             options = {name: self.value(option) for name, option in value.kwargs.items()}
             if value._data_producer:
                 options["_data_producer"] = True
-            positional = (value.key, self.value(value.func), *args)
+            positional = (value.key, self.value(value.func), *map(self.value, args))
             made = Call(apply, (Task, positional, options)) if options else Call(Task, positional)
         self._made[id(value)] = value, made
         return made

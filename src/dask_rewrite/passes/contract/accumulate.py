@@ -13,6 +13,7 @@ from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 from toolz import identity
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.nodes import list_of, under
 from dask_rewrite.graph.program import operation
@@ -95,13 +96,43 @@ class Partial:
         return self.latest
 
 
+class Adders:
+    """What adds up in the sums of a group: one function for all of them, so that their tasks stay alike.
+
+    Parameters
+    ----------
+    group : Group
+        Tells what adds up: a product itself, if nobody else sees it; the tree's own function, which knows all
+        types, if that of a term is not known; and the root's own function where the result has no axes.
+    """
+
+    def __init__(self, group: Group) -> None:
+        dtype = group.trees[0].reducer.dtype
+        self._add, self._gather = adder(dtype, group.in_place), adder(dtype, False)
+        self._loose = group.loose
+        self._combiners = ByIdentity[Any]()
+        self.by_root = group.scalar or group.loose
+
+    def combine(self, root: Task) -> Any:
+        """The function between the levels of a tree, if that adds up; otherwise None."""
+        return self._combiners.of(root.func, combiner) if self._loose else None
+
+    def steps(self, root: Task) -> _Add:
+        """From two expressions to one that adds the second to the first."""
+        return _adding(self.combine(root), self._add)
+
+    def chains(self, root: Task) -> _Add:
+        """The same for what chains end with."""
+        return _adding(self.combine(root), self._gather)
+
+
 def accumulate(
     tree: Tree,
     root: Task,
     terms: Sequence[Term],
     steps: Sequence[Sequence[Sequence[int]]],
     name: Callable[[int, int], Key],
-    group: Group,
+    adders: Adders,
     levels: int,
     wait: Callable[[int], TaskRef] | None,
 ) -> dict[Key, Task]:
@@ -119,18 +150,15 @@ def accumulate(
         For each chain its steps, for each step the numbers of the terms that it adds.
     name : callable
         From chain and step to a key.
-    group : Group
-        Tells what adds up: a product itself, if nobody else sees it; the tree's own function, which knows all
-        types, if that of a term is not known; and the root's own function where the result has no axes.
+    adders : Adders
+        What adds up.
     levels : int
         Partial sums of each chain that are held at a time, see `Partial`.
     wait : callable or None
         From a step to the gate that the step after it waits for.
     """
     nodes, ends = dict[Key, Task](), list[Any]()
-    combine = combiner(root.func) if group.loose else None
-    add = _adding(combine, adder(tree.reducer.dtype, group.in_place))
-    gather = _adding(combine, adder(tree.reducer.dtype, False))
+    add, gather = adders.steps(root), adders.chains(root)
 
     def keep(chain: int, step: int, expression: Task) -> TaskRef:
         key = name(chain, step)
@@ -146,8 +174,10 @@ def accumulate(
             sofar = partial_sums.step(s, bodies, waits, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
     ends = _few(ends, len(steps), gather, keep)
-    by_root = group.scalar or group.loose
-    last = _by_root(root, ends, combine) if by_root else _with_axes(_sum(gather, ends), root, tree)
+    by_root = adders.by_root
+    last = (
+        _by_root(root, ends, adders.combine(root)) if by_root else _with_axes(_sum(gather, ends), root, tree)
+    )
     nodes[tree.root] = under(tree.root, last, root._data_producer)
     return nodes
 
