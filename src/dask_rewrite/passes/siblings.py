@@ -72,9 +72,11 @@ class Siblings:
         users = context.users(graph)
         busy = {key for key, count in users.items() if count >= _LEAST}
         busy = {key for key in busy if type(graph.nodes.get(key, DataNode)) is Task}
-        if not busy or not _has_siblings(graph, busy):
+        if not busy:
             return graph
         together = _Together(self, Site(graph, context), busy)
+        if not together.has_siblings():
+            return graph
         together.run()
         if not together.gone:
             return graph
@@ -86,17 +88,6 @@ class Siblings:
             if key not in gone:
                 nodes[key] = together.nodes[key]
         return graph.with_nodes(nodes)
-
-
-def _has_siblings(graph: Graph, busy: set[Key]) -> bool:
-    """Some tasks, other than slices, wait for the same; or each for a slice of the same block."""
-    counts: Counter[frozenset[Key]] = Counter()
-    for node in graph.nodes.values():
-        if type(node) is Task and not busy.isdisjoint(node._dependencies):
-            if takes_part(node) or node.func is _PICKED:
-                return True
-            counts[node._dependencies] += 1
-    return max(counts.values(), default=0) >= _LEAST
 
 
 def takes_part(node: Any) -> bool:
@@ -132,6 +123,16 @@ class _Together:
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
         self._templates: dict[int, int] = {}
+
+    def has_siblings(self) -> bool:
+        """Some small tasks, other than slices, wait for the same; or some take slices."""
+        alike: dict[frozenset[Key], list[Key]] = {}
+        for key, node in self.nodes.items():
+            if type(node) is Task and not self._busy.isdisjoint(node._dependencies):
+                if takes_part(node) or node.func is _PICKED:
+                    return True
+                alike.setdefault(node._dependencies, []).append(key)
+        return any(len(keys) >= _LEAST and any(map(self._may_join, keys)) for keys in alike.values())
 
     def run(self) -> None:
         depths = depths_of(self._site.graph.nodes)

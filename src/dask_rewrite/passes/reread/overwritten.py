@@ -52,6 +52,11 @@ class Overwritten:
         given = [each for call in calls_of(task) for each in (*call.args, *call.kwargs.values())]
         return any(self._known.of(each, self._may_be) for each in map(self._value, given))
 
+    @cached_property
+    def may_be_files(self) -> bool:
+        """Whether files that somebody reads by path may be stored into, as far as anybody knows."""
+        return any(type(each) is not np.ndarray and _place(each) is None for each in self._targets)
+
     def _may_be(self, source: Any) -> bool:
         if source is not None and not _is_array(source):
             return False

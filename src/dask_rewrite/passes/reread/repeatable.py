@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +14,12 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.analysis.knowledge.file_readers import adds_axis, is_plain, reads_file
 from dask_rewrite.analysis.knowledge.joining import JOINING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.random import DRAWING
 from dask_rewrite.analysis.memory.blocks import gives_nothing
+from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.templates import calls_frame, frame_of
@@ -108,7 +110,7 @@ class Repeatable:
     def _again(self, key: Key) -> Again | None:
         site, nodes = self._site, self._site.graph.nodes
         node = nodes[key]
-        if type(node) is not Task or type(key) is not tuple or site.wanted(key):
+        if type(node) is not Task or site.wanted(key):
             return None
         below = []
         shared: set[Key] = set()
@@ -121,7 +123,7 @@ class Repeatable:
                 shared.add(dep)
         if (shared and not below) or not self._may_repeat(node) or not site.context.may_move(node.func):
             return None
-        if self._overwritten.is_taken_by(node):
+        if self._overwritten.is_taken_by(node) or not self._finds_its_files(node):
             return None
         size = estimate(site.facts, key)
         own = 0 if size is None else size.nbytes
@@ -137,6 +139,16 @@ class Repeatable:
         shared.update(*[each.shared for each in below])
         held = max([each.held for each in below]) if view else own
         return Again(reads, frozenset(shared), sum(map(self._bytes.__getitem__, reads)), held, steps)
+
+    def _finds_its_files(self, node: Task) -> bool:
+        """Whoever reads files is given paths, and nothing that the first read has used up or moved on."""
+        if not any(reads_file(call.func, call.args, call.kwargs) for call in calls_of(node)):
+            return True
+        nodes = self._site.graph.nodes
+        given = [nodes.get(dep) for dep in node._dependencies]
+        if not all(type(each) is DataNode and is_plain(each.value) for each in given):
+            return False
+        return not self._overwritten.may_be_files and all(map(is_plain, _literals(node)))
 
     def _may_repeat(self, node: Any) -> bool:
         """Only known functions are called, which give the same when they are called again, and quickly."""
@@ -167,7 +179,7 @@ def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bo
     inner = func
     while type(inner) is partial:
         inner = inner.func
-    if id(inner) in GETTER_IDS or id(inner) in _DRAWS:
+    if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
         return True
     try:  # ``methodcaller`` objects are equal, and do not share an identity
         cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or inner in ELEMENTWISE or inner in MOVEMENT
@@ -175,6 +187,21 @@ def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bo
         return False
     found = known_call(func, args, kwargs) if cheap else None
     return found is not None and found.pure
+
+
+def _literals(node: Any) -> Iterator[Any]:
+    """What stands in a task itself, and in the templates that it calls."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if type(here) is Task:
+            frame = frame_of(here)
+            stack.extend([*here.args, *here.kwargs.values()] if frame is None else frame.inputs.values())
+            stack.extend(() if frame is None else frame.bodies)
+        elif isinstance(here, NestedContainer):
+            stack.extend(here.args)
+        else:
+            yield here
 
 
 def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:

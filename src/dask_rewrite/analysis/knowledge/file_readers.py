@@ -1,0 +1,56 @@
+"""Functions that read a whole file, given its path: called again, they give the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask._task_spec import TaskRef
+
+_NUMPY = frozenset([id(func) for func in (np.load, np.fromfile, np.loadtxt, np.genfromtxt)])
+#: The same of libraries that are known only where somebody has imported them.
+_MODULES = ("tifffile", "skimage.io", "imageio", "imageio.v2", "imageio.v3", "matplotlib.image", "cv2")
+#: What such a function may be told: nothing that could be used up or written into.
+_PLAIN = (str, bytes, os.PathLike, int, float, bool, type, np.dtype, type(None), slice, tuple, TaskRef)
+
+
+def reads_file(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call reads a file from its beginning, whoever read it before.
+
+    In a template a reference stands for what that is given: ask :func:`is_plain` of it.
+
+    Examples
+    --------
+    >>> reads_file(np.load, ("a.npy",), {})
+    True
+    >>> reads_file(np.load, ("a.npy",), {"mmap_mode": "r+"}), reads_file(np.load, (open,), {})
+    (False, False)
+    """
+    while type(func) is partial:
+        args, kwargs = (*func.args, *args), {**func.keywords, **kwargs}
+        func = func.func
+    if not args or not isinstance(args[0], (str, os.PathLike, TaskRef)):
+        return False
+    if (func is np.load and len(args) > 1) or kwargs.get("mmap_mode") is not None:
+        return False
+    if not all(map(is_plain, (*args, *kwargs.values()))):
+        return False
+    return id(func) in _NUMPY or any(_is_of(func, module, "imread") for module in _MODULES)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a function cannot use up a value or write into it."""
+    return isinstance(value, _PLAIN)
+
+
+def adds_axis(func: Any) -> bool:
+    """Whether it is what :func:`dask.array.image.imread` calls with each image."""
+    return _is_of(func, "dask.array.image", "add_leading_dimension")
+
+
+def _is_of(func: Any, module: str, name: str) -> bool:
+    return callable(func) and func is getattr(sys.modules.get(module), name, None)
