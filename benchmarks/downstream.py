@@ -31,7 +31,7 @@ import dask_ml.preprocessing
 import flox.xarray
 import numpy as np
 import pandas as pd
-import pint_xarray  # noqa: F401 (gives arrays their `.pint`)
+import pint_xarray  # noqa: F401  # (gives arrays their `.pint`)
 import sparse
 import xarray as xr
 import xrspatial

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dask_rewrite
-import distributed  # noqa: F401  (registers its defaults before any test saves the configuration)
+import distributed  # noqa: F401  # (registers its defaults before any test saves the configuration)
 from helpers import switched_on, unchanged_config
 
 settings.register_profile(

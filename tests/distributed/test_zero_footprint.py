@@ -106,7 +106,7 @@ def run(client: Any, collection: Any) -> Any:
 def test_it_really_cannot_be_imported(bare: Any) -> None:
     def tries() -> str:
         try:
-            import dask_rewrite  # noqa: F401
+            import dask_rewrite  # noqa: F401  # whether it can be imported is the question
         except ImportError as error:
             return str(error)
         return "imported"

@@ -37,7 +37,7 @@ class Loads:
                 self.counts[i] += 1
             return np.arange(5.0) + len(files[i]) + i
 
-        load.__dask_tokenize__ = lambda: "load"  # type: ignore[attr-defined]
+        load.__dask_tokenize__ = lambda: "load"  # type: ignore[attr-defined]  # functions have it not
         return da.map_blocks(load, chunks=((5,) * BLOCKS,), dtype=float, meta=np.empty(0))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -11,6 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from benchmarks.workloads.grids import detrended_columns
 from dask.callbacks import Callback
 from zarr.storage import MemoryStore
 
@@ -18,12 +17,6 @@ import dask_rewrite
 from dask_rewrite.pipeline.run import rewrite_tasks
 from dask_rewrite.pipeline.trace import Trace
 from helpers import assert_same_as_stock, distinct, keys_of, stock_tasks_of, switched_on, tasks_of
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks.workloads.grids import detrended_columns  # noqa: E402
 
 N = 400
 SPLIT = "parts that it is cut into"

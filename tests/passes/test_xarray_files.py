@@ -19,7 +19,7 @@ from helpers import assert_same, assert_same_as_stock, stock, switched_on
 xr = pytest.importorskip("xarray")
 pytest.importorskip("h5py")
 
-from benchmarks.slices import CountingStore  # noqa: E402
+from benchmarks.slices import CountingStore  # noqa: E402  # after what may be missing
 
 SHAPE, STORED = (8, 64, 64), (1, 16, 16)
 NAMES = ("time", "y", "x")

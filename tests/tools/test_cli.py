@@ -16,7 +16,7 @@ import dask_rewrite
 
 click_testing = pytest.importorskip("click.testing")
 
-from dask_rewrite.tools.cli import rewrite  # noqa: E402
+from dask_rewrite.tools.cli import rewrite  # noqa: E402  # after what may be missing
 
 
 def run(*arguments: str, fails: bool = False) -> str:

@@ -11,8 +11,8 @@ import pytest
 for needed in ("xarray", "zarr", "h5netcdf", "scipy"):
     pytest.importorskip(needed)
 
-from benchmarks import as_written  # noqa: E402
-from benchmarks.workloads.written_data import Data  # noqa: E402
+from benchmarks import as_written  # noqa: E402  # after what may be missing
+from benchmarks.workloads.written_data import Data  # noqa: E402  # after what may be missing
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ pytest.importorskip("xarray")
 pytest.importorskip("h5py")
 pytest.importorskip("zarr")
 
-from benchmarks import run, simulate, targets  # noqa: E402
-from benchmarks.harness import (  # noqa: E402
+from benchmarks import run, simulate, targets  # noqa: E402  # after what may be missing
+from benchmarks.harness import (  # noqa: E402  # after what may be missing
     figures,
     memory,
     rows,
@@ -28,7 +28,7 @@ from benchmarks.harness import (  # noqa: E402
     simulation,
     table,
 )
-from benchmarks.workloads import WORKLOADS  # noqa: E402
+from benchmarks.workloads import WORKLOADS  # noqa: E402  # after what may be missing
 
 pytestmark = pytest.mark.once
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
+from benchmarks.harness.memory import held_bytes
+from benchmarks.workloads.grids import column_spectra, day_anomalies
 
 from helpers import keys_of, stock_tasks_of, switched_on, tasks_of
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks.harness.memory import held_bytes  # noqa: E402
-from benchmarks.workloads.grids import column_spectra, day_anomalies  # noqa: E402
 
 
 def stencil(pad: Any, x: Any, steps: int) -> Any:
