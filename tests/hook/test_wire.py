@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from dask._task_spec import Task
+from dask._task_spec import Dict, List, Set, Task, TaskRef, Tuple
 from distributed.protocol.pickle import dumps
 
 from dask_rewrite.hook.task_layer import TaskLayer
@@ -143,6 +143,33 @@ def test_deep_nesting() -> None:
 
     for depth in (32, 60):
         assert_arrives({("y", i): Task(("y", i), add, nested(i, depth), i) for i in ROWS})
+
+
+@pytest.mark.parametrize("container", [List, Tuple, Set])
+@pytest.mark.parametrize(
+    "items",
+    [
+        [1] * 9,
+        range(12),
+        [TaskRef("b")] * 9,
+        [None, 1, "x", 2.5, TaskRef("q"), (1, 2), slice(1, 2), b"x", 3],
+        [(i, TaskRef("q")) for i in range(10)],
+    ],
+    ids=["one number", "numbers", "one reference", "of many kinds", "tuples"],
+)
+def test_one_container_of_many_items(container: Any, items: Any) -> None:
+    assert_arrives({"y": Task("y", len, container(*items))})
+
+
+def test_one_mapping_of_many_items() -> None:
+    assert_arrives({"y": Task("y", len, Dict({f"k{i}": ref("x", i) for i in range(20)}))})
+
+
+def test_wide_lists_in_each_other() -> None:
+    node = gathered = List(*[ref("x", j) for j in range(9)])
+    for i in range(120):
+        node = List(node, *[ref("x", j) for j in range(9)]) if i < 119 else List(node, gathered)
+    assert_arrives({"y": Task("y", len, node), "z": Task("z", len, gathered)})
 
 
 class Looked(dict[Any, Any]):

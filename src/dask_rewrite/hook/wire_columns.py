@@ -65,6 +65,7 @@ class Columns:
         self._key_at = item_of(self.table)
         self._ref_at = item_of(self.refs)
         self._made: dict[int, tuple[Any, Any]] = {}
+        self._deep = False  # within a single value that is written as a column
 
     # ------------------------------------------------------------------ columns
 
@@ -222,8 +223,10 @@ class Columns:
         if known is not None:
             return known[1]
         args = value.args
-        if kind is not Task and len(args) >= FEWEST:
+        if kind is not Task and len(args) >= FEWEST and not self._deep:
+            self._deep = True  # one in another would nest as deep as pickle can go
             made = Call(apply, (kind, Call(islice, (self.column(args), len(args)))))
+            self._deep = False
         elif kind is not Task:
             made = Call(kind, tuple(map(self.value, args)))
         else:
