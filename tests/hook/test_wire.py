@@ -159,6 +159,7 @@ def test_deep_nesting() -> None:
 )
 def test_one_container_of_many_items(container: Any, items: Any) -> None:
     assert_arrives({"y": Task("y", len, container(*items))})
+    assert_arrives({"y": Task("y", max, *items), "z": Task("z", max, *items, key=len, _data_producer=True)})
 
 
 def test_one_mapping_of_many_items() -> None:

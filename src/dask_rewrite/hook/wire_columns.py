@@ -222,21 +222,30 @@ class Columns:
         known = self._made.get(id(value))
         if known is not None:
             return known[1]
-        args = value.args
-        if kind is not Task and len(args) >= FEWEST and not self._deep:
-            self._deep = True  # one in another would nest as deep as pickle can go
-            made = Call(apply, (kind, Call(islice, (self.column(args), len(args)))))
-            self._deep = False
-        elif kind is not Task:
-            made = Call(kind, tuple(map(self.value, args)))
+        args = self._many(value.args)
+        if kind is not Task:
+            made = Call(kind, args) if type(args) is tuple else Call(apply, (kind, args))
         else:
             options = {name: self.value(option) for name, option in value.kwargs.items()}
             if value._data_producer:
                 options["_data_producer"] = True
-            positional = (value.key, self.value(value.func), *map(self.value, args))
-            made = Call(apply, (Task, positional, options)) if options else Call(Task, positional)
+            first = value.key, self.value(value.func)
+            if type(args) is tuple and not options:
+                made = Call(Task, (*first, *args))
+            else:
+                positional = (*first, *args) if type(args) is tuple else Call(chain, (first, args))
+                made = Call(apply, (Task, positional, options))
         self._made[id(value)] = value, made
         return made
+
+    def _many(self, cells: tuple[Any, ...]) -> Any:
+        """Arguments of a single value, where there are many of them as a column."""
+        if len(cells) < FEWEST or self._deep:  # one in another would nest as deep as pickle can go
+            return tuple(map(self.value, cells))
+        self._deep = True
+        column = Call(islice, (self.column(cells), len(cells)))
+        self._deep = False
+        return column
 
     def _split(self, cells: Sequence[Any], names: list[Any], depth: int) -> Any:
         """Columns of the cells of each name, read in turn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from dask._task_spec import Task
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, depths_of
+from dask_rewrite.graph.graph import Graph, Nodes, depths_of
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.graph.nodes import func_of
 from dask_rewrite.passes.coalesce.forms import forms
@@ -71,11 +71,11 @@ class Coalesce:
     def _batches(self, graph: Graph, context: Context) -> Iterator[Batch]:
         weights = Weights(Site(graph, context), self.max_bytes, self.max_unknown)
         token = fingerprint([self.name, graph.origin.token])
-        groups, layers = _groups(graph, context)
-        together = {name: weights.together(keys) for name, keys in layers.items()}
+        layers = _layers(graph, context)
+        together = {name: most for name, keys in layers.items() if (most := weights.together(keys)) > 1}
         nodes: Any = graph.nodes
-        for (name, _), keys in groups.items():
-            if together[name] < 2 or len(keys) < 2:
+        for (name, _), keys in _levels(nodes, {name: layers[name] for name in together}).items():
+            if len(keys) < 2:
                 continue
             edges = tile_edges([key[1:] for key in keys], together[name], weights.axes(keys))
             for form in forms([nodes[key] for key in keys]):
@@ -89,8 +89,8 @@ class Coalesce:
                         yield Batch((mark(name, token), *first[1:]), pick(members), call, columns, producer)
 
 
-def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[str, list[Any]]]:
-    """Blocks that may be made together: by array and depth, and all those of each array."""
+def _layers(graph: Graph, context: Context) -> dict[str, list[Any]]:
+    """The blocks of each array that may be made together."""
     nodes: Any = graph.nodes
     layers: defaultdict[str, list[Any]] = defaultdict(list)
     tasks = [key for key, node in nodes.items() if type(node) is Task]
@@ -98,23 +98,29 @@ def _groups(graph: Graph, context: Context) -> tuple[dict[Any, list[Any]], dict[
         layers[key[0]].append(key)
     aside = {*graph.outputs, *graph.annotations}
     aside.update(*[node._dependencies for node in nodes.values() if type(node) is not Task])
-    depths = depths_of(nodes)
-    groups: dict[Any, list[Any]] = {}
     for name, keys in [*layers.items()]:
         if not aside.isdisjoint(keys):
             layers[name] = keys = [key for key in keys if key not in aside]
         functions = {id(func): func for func in map(func_of, map(nodes.__getitem__, keys))}
         if type(name) is not str or not _is_grid(keys) or not all(map(context.may_move, functions.values())):
             del layers[name]
-            continue
-        keys.sort()
+        else:
+            keys.sort()
+    return layers
+
+
+def _levels(nodes: Nodes, layers: Mapping[str, list[Any]]) -> dict[Any, list[Any]]:
+    """The blocks of each array that are equally deep in the graph."""
+    groups: dict[Any, list[Any]] = {}
+    depths = depths_of(nodes) if layers else {}
+    for name, keys in layers.items():
         levels = list(map(depths.__getitem__, keys))
         if levels.count(levels[0]) == len(levels):
             groups[name, levels[0]] = keys
             continue
         for depth, key in zip(levels, keys):
             groups.setdefault((name, depth), []).append(key)
-    return groups, layers
+    return groups
 
 
 def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:

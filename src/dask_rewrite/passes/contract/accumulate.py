@@ -214,6 +214,9 @@ def _sum(add: _Add, parts: Sequence[Any]) -> Any:
 
 def _adding(combine: Any, add: Callable[..., Any]) -> _Add:
     """Adds with the function that dask calls between the levels of a tree, if that is given."""
-    if combine is None:
-        return lambda one, other: operation(add, (one, other))
-    return lambda one, other: operation(combine, (list_of((other, one)),))
+
+    def combined(one: Any, other: Any) -> Task:
+        within = type(one) is Task and one.func is combine  # adds what that adds as well
+        return operation(combine, (list_of((other, *(one.args[0].args if within else (one,)))),))
+
+    return combined if combine is not None else lambda one, other: operation(add, (one, other))

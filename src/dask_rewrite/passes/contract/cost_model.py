@@ -12,11 +12,13 @@ from dask.utils import format_bytes
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.scheduler import Machine
 
-#: Terms that one task adds, at most; small blocks are added several at a time.
+#: Terms that one task adds, at most.
 MOST_TERMS = 4
 #: Bytes of blocks that one task may wait for before it is worth a task of its own; on a cluster a task
 #: costs about ten times as much.
 SMALL_LOCAL, SMALL_CLUSTER = 2**19, 2**22
+#: A step takes in more slabs where these are so many times smaller than all sums, which are held anyway.
+ROOMY = 4
 #: What dask would have to hold before gates are worth their tasks on a cluster.
 GATES_CLUSTER = 2**26
 #: Loads under way, per thread, beyond those that are being worked on.
@@ -203,7 +205,7 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)
-    small = SMALL_CLUSTER if cluster else SMALL_LOCAL
+    small = max(SMALL_CLUSTER if cluster else SMALL_LOCAL, sizes.sums * sizes.accumulator // ROOMY)
     width = max(1, min(MOST_TERMS, small // slab, sizes.terms // (4 * chains)))
     loads = sizes.per_slab * width * chains
     look = 1 + math.ceil(AHEAD * machine.threads / loads)
