@@ -88,6 +88,33 @@ def test_reads_run_ahead_by_twice_the_threads() -> None:
         assert (plan.look - 1) * 4 * plan.width >= 2 * threads
 
 
+@pytest.mark.parametrize(("side", "width"), [(4, 1), (7, 1), (8, 2), (16, 4), (64, 4)])
+def test_steps_take_in_more_slabs_where_all_sums_are_large_beside_them(side: int, width: int) -> None:
+    blocks_ = [Block(2_000_000, k, k, True) for k in range(64) for _ in range(side)]
+    plan = make_plan(Sizes(side * side, 64, 2_000_000, blocks_, kept=True), Machine(2, 1, 0), 2**40)
+    assert isinstance(plan, Plan)
+    assert plan.width == width
+    assert plan.peak <= 1.6 * side * side * 2_000_000 + 40_000_000
+    tight = make_plan(Sizes(side * side, 64, 2_000_000, blocks_, kept=True), Machine(2, 1, 0), plan.peak - 1)
+    assert isinstance(tight, Plan)
+    assert tight.width == 1
+
+
+@pytest.mark.filterwarnings("ignore:Increasing number of chunks")
+@pytest.mark.parametrize("loose", [False, True])
+def test_several_slabs_a_step_give_the_same(loose: bool) -> None:
+    side = 12
+    x = da.from_array(np.arange(16.0 * side * side).reshape(4 * side, 4 * side), chunks=4)
+    x = x.map_blocks(lambda block: block + 1, dtype=float) if loose else x + 1
+    with switched_on(num_workers=2, **{"rewrite.options": {"contract": {"min-bytes": 1}}}):
+        report = dask_rewrite.explain(x.dot(x.T))
+        found = [each.reason for each in report.remarks if each.rule == "contract"]
+        assert "3 terms a step" in found[0]
+        assert report.after.tasks < 800
+        actual = x.dot(x.T).compute(scheduler="threads")
+    np.testing.assert_array_equal(actual, x.dot(x.T).compute(scheduler="sync"))
+
+
 def test_the_memory_limit_is_kept_where_that_is_possible() -> None:
     blocks_ = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
     sizes = Sizes(16, 80, 2_000_000, blocks_)
