@@ -225,8 +225,8 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     if plan.peak > GAIN * before or (cluster and before < GATES_CLUSTER):
         if sizes.sums < 2 * machine.threads:
             return Missed(f"predicted peak {shown(plan.peak)}, and {shown(before)} as it is")
-        levels = sizes.levels(1, plan.width)
-        return replace(plan, chains=1, look=0, every=1, lockstep=False, peak=before, levels=levels)
+        levels = sizes.levels(1, width)  # all blocks are there anyway
+        return Plan(1, width, 0, 1, False, before, before, levels)
     return plan
 
 
