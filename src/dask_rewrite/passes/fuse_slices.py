@@ -75,7 +75,7 @@ class FuseSlices:
             return _NO_COMPOSITION
         try:
             index = fuse_slice(inner.index, outer.index)
-        except NotImplementedError:  # what dask composes no index of
+        except NotImplementedError:  # dask composes no such indices
             return _NO_COMPOSITION
         anywhere = self.reassociate and inner.func is not getitem and not _is_element(index)
         if not anywhere and not _dask_fuses(task, below, site):

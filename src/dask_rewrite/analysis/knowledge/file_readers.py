@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +10,9 @@ from typing import Any
 import numpy as np
 from dask._task_spec import TaskRef
 
-_NUMPY = frozenset([id(func) for func in (np.load, np.fromfile, np.loadtxt, np.genfromtxt)])
+from dask_rewrite.analysis.knowledge.imported import imported
+
+_NUMPY = (np.load, np.fromfile, np.loadtxt, np.genfromtxt)
 #: The same of libraries that are known only where somebody has imported them.
 _MODULES = ("tifffile", "skimage.io", "imageio", "imageio.v2", "imageio.v3", "matplotlib.image", "cv2")
 #: What such a function may be told: nothing that could be used up or written into.
@@ -21,7 +22,7 @@ _PLAIN = (str, bytes, os.PathLike, int, float, bool, type, np.dtype, type(None),
 def reads_file(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call reads a file from its beginning, whoever read it before.
 
-    In a template a reference stands for what that is given: ask :func:`is_plain` of it.
+    In a template a reference stands for what that is given: ask :func:`lasts` of it.
 
     Examples
     --------
@@ -37,20 +38,17 @@ def reads_file(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> b
         return False
     if (func is np.load and len(args) > 1) or kwargs.get("mmap_mode") is not None:
         return False
-    if not all(map(is_plain, (*args, *kwargs.values()))):
+    if not all(map(lasts, (*args, *kwargs.values()))):
         return False
-    return id(func) in _NUMPY or any(_is_of(func, module, "imread") for module in _MODULES)
+    known = (*_NUMPY, *[imported(module, "imread") for module in _MODULES])
+    return func is not None and any(func is each for each in known)
 
 
-def is_plain(value: Any) -> bool:
+def lasts(value: Any) -> bool:
     """Whether a function cannot use up a value or write into it."""
     return isinstance(value, _PLAIN)
 
 
 def adds_axis(func: Any) -> bool:
     """Whether it is what :func:`dask.array.image.imread` calls with each image."""
-    return _is_of(func, "dask.array.image", "add_leading_dimension")
-
-
-def _is_of(func: Any, module: str, name: str) -> bool:
-    return callable(func) and func is getattr(sys.modules.get(module), name, None)
+    return func is not None and func is imported("dask.array.image", "add_leading_dimension")

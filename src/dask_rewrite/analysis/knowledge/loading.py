@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from dask.array import core
 from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, like, stand_in
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.analysis.knowledge.imported import imported
 from dask_rewrite.analysis.knowledge.known import Known
 from dask_rewrite.analysis.knowledge.movement import getitem
 from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER, File, file_behind
@@ -94,10 +94,10 @@ def stores_plain_numbers(source: Any) -> bool:
 def file_of(source: Any) -> File | None:
     """The file of a source whose slices are NumPy arrays of just the dtype that it states."""
     kind = type(source)
-    if kind.__name__ == "Dataset" and kind is _class("h5py", "Dataset"):
+    if kind.__name__ == "Dataset" and kind is imported("h5py", "Dataset"):
         known = source.shape is not None and source.dtype.kind in NUMBERS
         return File(source, source.chunks) if known else None
-    if kind.__name__ == "Array" and kind is _class("zarr", "Array"):
+    if kind.__name__ == "Array" and kind is imported("zarr", "Array"):
         known = isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
         return File(source, getattr(source, "shards", None) or source.chunks) if known else None
     if kind.__name__ != ADAPTER:
@@ -108,18 +108,13 @@ def file_of(source: Any) -> File | None:
     return found
 
 
-def _class(module: str, name: str) -> Any:
-    """A class of a module that has been imported: there are no objects of it otherwise."""
-    return getattr(sys.modules.get(module), name, None)
-
-
 def _in_memory(source: Any) -> bool:
     """Whether Zarr reads into memory of the host, not of another device."""
     meta = getattr(source, "_meta_array", None)
     if meta is not None:  # before Zarr 3
         return type(meta) is np.ndarray
-    prototype: Any = getattr(sys.modules.get("zarr.core.buffer"), "default_buffer_prototype", None)
-    cpu: Any = getattr(sys.modules.get("zarr.core.buffer.cpu"), "NDBuffer", None)
+    prototype: Any = imported("zarr.core.buffer", "default_buffer_prototype")
+    cpu: Any = imported("zarr.core.buffer.cpu", "NDBuffer")
     return prototype is not None and cpu is not None and prototype().nd_buffer is cpu
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from toolz.functoolz import Compose
 
+from dask_rewrite.analysis.knowledge.imported import imported
 from dask_rewrite.analysis.knowledge.known import Known
 
 #: What is known, by function; filled from the tables when the package is imported.
@@ -113,7 +113,7 @@ def _late(func: Any) -> Known | None:
     """Functions of modules that are not imported only to be known."""
     name = getattr(func, "__name__", "")
     for (module, late), make in LATE.items():
-        if name == late and func is getattr(sys.modules.get(module), late, Compose):
+        if name == late and func is imported(module, late):
             found = make(func)
             KNOWN[func] = found
             return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from dask_rewrite.analysis.knowledge.imported import imported
 
 #: The name of the type that xarray gives to dask as a source.
 ADAPTER = "ImplicitToExplicitIndexingAdapter"
@@ -68,8 +69,7 @@ def _decoding(array: Any) -> Callable[[Any], Any] | None:
     if kind.__name__ != "_ElementwiseFunctionArray" or kind.__module__[:14] != "xarray.coding.":
         return None
     func: Any = array.func
-    module: Any = sys.modules.get("xarray.coding.variables")
-    known = [getattr(module, name, None) for name in ("_apply_mask", "_scale_offset_decoding")]
+    known = [imported("xarray.coding.variables", name) for name in ("_apply_mask", "_scale_offset_decoding")]
     inner = func.func if type(func) is partial else None
     plain = inner is np.asarray and not func.args and func.keywords.keys() == {"dtype"}
     return func if plain or (inner is not None and inner in known) else None
@@ -142,4 +142,4 @@ def _of_h5netcdf(variable: Any, shape: tuple[int, ...]) -> File | None:
 
 def _is(value: Any, module: str, name: str) -> bool:
     """Whether a value is just of a class of a module that has been imported."""
-    return type(value) is getattr(sys.modules.get(module), name, None)
+    return type(value) is imported(module, name)

@@ -14,7 +14,7 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.creation import CREATION
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
-from dask_rewrite.analysis.knowledge.file_readers import adds_axis, is_plain, reads_file
+from dask_rewrite.analysis.knowledge.file_readers import adds_axis, lasts, reads_file
 from dask_rewrite.analysis.knowledge.joining import JOINING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.random import DRAWING
@@ -146,9 +146,9 @@ class Repeatable:
             return True
         nodes = self._site.graph.nodes
         given = [nodes.get(dep) for dep in node._dependencies]
-        if not all(type(each) is DataNode and is_plain(each.value) for each in given):
+        if not all(type(each) is DataNode and lasts(each.value) for each in given):
             return False
-        return not self._overwritten.may_be_files and all(map(is_plain, _literals(node)))
+        return not self._overwritten.may_be_files and all(map(lasts, _literals(node)))
 
     def _may_repeat(self, node: Any) -> bool:
         """Only known functions are called, which give the same when they are called again, and quickly."""
