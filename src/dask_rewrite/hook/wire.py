@@ -82,7 +82,7 @@ def _columnar(tasks: Mapping[Key, Any]) -> Reduced:
     here = Call(islice, (parts.merged(names), len(keys)))
     elsewhere = list(islice(columns.positions, len(keys), None))
     if elsewhere:
-        here = Call(chain, (here, Call(islice, (columns.column(elsewhere), len(elsewhere)))))
+        here = Call(chain, (here, columns.items(elsewhere)))
     body = Call(islice, (parts.merged(made), len(keys)))
     loaded: dict[Key, Any] = {}
     steps = (

@@ -20,6 +20,7 @@ from dask._task_spec import Alias, DataNode, Dict, List, NestedContainer, Set, T
 from dask.typing import Key
 from dask.utils import apply
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.nodes import args_of, func_of, key_of, kwargs_of, producer_of, value_of
 from dask_rewrite.graph.templates import is_template
 from dask_rewrite.hook.wire_arrays import stacked
@@ -64,7 +65,7 @@ class Columns:
         self.refs: list[Any] = []
         self._key_at = item_of(self.table)
         self._ref_at = item_of(self.refs)
-        self._made: dict[int, tuple[Any, Any]] = {}
+        self._made = ByIdentity[Call]()
         self._deep = False  # within a single value that is written as a column
 
     # ------------------------------------------------------------------ columns
@@ -87,7 +88,7 @@ class Columns:
             distinct = dict(zip(map(id, cells), cells))
             rows = dict(zip(distinct, range(len(distinct))))
             values = list(distinct.values())
-            table = Call(list, (Call(islice, (self.column(values, depth + 1), len(values))),))
+            table = Call(list, (self.items(values, depth + 1),))
             return Call(map, (item_of(table), integers(list(map(rows.__getitem__, map(id, cells))))))
         return self._compound(kind, cells, depth, count == len(cells))
 
@@ -219,33 +220,28 @@ class Columns:
             return Call(dict, ([(key, self.value(item)) for key, item in value.items()],))
         if kind is not Task and not (kind in _CONTAINERS and _is_ordinary(value)):
             return value
-        known = self._made.get(id(value))
-        if known is not None:
-            return known[1]
-        args = self._many(value.args)
-        if kind is not Task:
-            made = Call(kind, args) if type(args) is tuple else Call(apply, (kind, args))
-        else:
+        return self._made.of(value, self._call)
+
+    def _call(self, value: Any) -> Call:
+        """What makes a task, or a container in its arguments."""
+        first: tuple[Any, ...] = ()
+        options: dict[str, Any] = {}
+        if type(value) is Task:
+            first = value.key, self.value(value.func)
             options = {name: self.value(option) for name, option in value.kwargs.items()}
             if value._data_producer:
                 options["_data_producer"] = True
-            first = value.key, self.value(value.func)
-            if type(args) is tuple and not options:
-                made = Call(Task, (*first, *args))
-            else:
-                positional = (*first, *args) if type(args) is tuple else Call(chain, (first, args))
-                made = Call(apply, (Task, positional, options))
-        self._made[id(value)] = value, made
-        return made
-
-    def _many(self, cells: tuple[Any, ...]) -> Any:
-        """Arguments of a single value, where there are many of them as a column."""
-        if len(cells) < FEWEST or self._deep:  # one in another would nest as deep as pickle can go
-            return tuple(map(self.value, cells))
+        if len(value.args) < FEWEST or self._deep:  # one column in another nests as deep as pickle can go
+            args: Any = (*first, *map(self.value, value.args))
+            return Call(apply, (type(value), args, options)) if options else Call(type(value), args)
         self._deep = True
-        column = Call(islice, (self.column(cells), len(cells)))
+        args = Call(chain, (first, self.items(value.args)))
         self._deep = False
-        return column
+        return Call(apply, (type(value), args, options))
+
+    def items(self, cells: Sequence[Any], depth: int = 0) -> Call:
+        """The column of these cells, with an end."""
+        return Call(islice, (self.column(cells, depth), len(cells)))
 
     def _split(self, cells: Sequence[Any], names: list[Any], depth: int) -> Any:
         """Columns of the cells of each name, read in turn."""
