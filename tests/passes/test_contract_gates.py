@@ -102,15 +102,23 @@ def test_steps_take_in_more_slabs_where_all_sums_are_large_beside_them(side: int
 
 @pytest.mark.filterwarnings("ignore:Increasing number of chunks")
 @pytest.mark.parametrize("loose", [False, True])
-def test_several_slabs_a_step_give_the_same(loose: bool) -> None:
-    side = 12
-    x = da.from_array(np.arange(16.0 * side * side).reshape(4 * side, 4 * side), chunks=4)
+@pytest.mark.parametrize(
+    ("side", "length", "width", "tasks"),
+    [(12, 4, 3, 800), (12, 80, 3, 800), (6, 80, 1, 400)],
+    ids=["small blocks", "large sums", "large slabs"],
+)
+def test_several_slabs_a_step_give_the_same(
+    side: int, length: int, width: int, tasks: int, loose: bool
+) -> None:
+    """Slabs of 12 blocks of 51 kB are too large for the rule of small blocks, not for that of large sums."""
+    shape = length * side, length * side
+    x = da.from_array(np.arange(float(np.prod(shape))).reshape(shape), chunks=length)
     x = x.map_blocks(lambda block: block + 1, dtype=float) if loose else x + 1
     with switched_on(num_workers=2, **{"rewrite.options": {"contract": {"min-bytes": 1}}}):
         report = dask_rewrite.explain(x.dot(x.T))
         found = [each.reason for each in report.remarks if each.rule == "contract"]
-        assert "3 terms a step" in found[0]
-        assert report.after.tasks < 800
+        assert f"{width} terms a step" in found[0]
+        assert report.after.tasks < tasks
         actual = x.dot(x.T).compute(scheduler="threads")
     np.testing.assert_array_equal(actual, x.dot(x.T).compute(scheduler="sync"))
 

@@ -6,14 +6,13 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.nodes import list_of, under
 from dask_rewrite.graph.program import operation
@@ -96,34 +95,37 @@ class Partial:
         return self.latest
 
 
-class Adders:
-    """What adds up in the sums of a group: one function for all of them, so that their tasks stay alike.
+class Adding(NamedTuple):
+    """What adds up in a sum.
 
     Parameters
     ----------
-    group : Group
-        Tells what adds up: a product itself, if nobody else sees it; the tree's own function, which knows all
-        types, if that of a term is not known; and the root's own function where the result has no axes.
+    step : callable
+        From two expressions to one that adds the second to the first.
+    gather : callable
+        The same for what chains end with.
+    combine : callable or None
+        What dask calls between the levels of a tree, where that adds up.
+    by_root : bool
+        The last task calls the function of the sum's own last task.
     """
 
-    def __init__(self, group: Group) -> None:
-        dtype = group.trees[0].reducer.dtype
-        self._add, self._gather = adder(dtype, group.in_place), adder(dtype, False)
-        self._loose = group.loose
-        self._combiners = ByIdentity[Any]()
-        self.by_root = group.scalar or group.loose
+    step: _Add
+    gather: _Add
+    combine: Any
+    by_root: bool
 
-    def combine(self, root: Task) -> Any:
-        """The function between the levels of a tree, if that adds up; otherwise None."""
-        return self._combiners.of(root.func, combiner) if self._loose else None
 
-    def steps(self, root: Task) -> _Add:
-        """From two expressions to one that adds the second to the first."""
-        return _adding(self.combine(root), self._add)
+def adding(group: Group, func: Any) -> Adding:
+    """What adds up in the sums of a group whose last tasks call one function: the same for all of them.
 
-    def chains(self, root: Task) -> _Add:
-        """The same for what chains end with."""
-        return _adding(self.combine(root), self._gather)
+    That is a product itself, if nobody else sees it; the tree's own function, which knows all types, if that
+    of a term is not known; and the function of the last task where the result has no axes.
+    """
+    combine = combiner(func) if group.loose else None
+    dtype = group.trees[0].reducer.dtype
+    step, gather = (_adding(combine, adder(dtype, in_place)) for in_place in (group.in_place, False))
+    return Adding(step, gather, combine, group.scalar or group.loose)
 
 
 def accumulate(
@@ -132,7 +134,7 @@ def accumulate(
     terms: Sequence[Term],
     steps: Sequence[Sequence[Sequence[int]]],
     name: Callable[[int, int], Key],
-    adders: Adders,
+    adds: Adding,
     levels: int,
     wait: Callable[[int], TaskRef] | None,
 ) -> dict[Key, Task]:
@@ -150,7 +152,7 @@ def accumulate(
         For each chain its steps, for each step the numbers of the terms that it adds.
     name : callable
         From chain and step to a key.
-    adders : Adders
+    adds : Adding
         What adds up.
     levels : int
         Partial sums of each chain that are held at a time, see `Partial`.
@@ -158,7 +160,6 @@ def accumulate(
         From a step to the gate that the step after it waits for.
     """
     nodes, ends = dict[Key, Task](), list[Any]()
-    add, gather = adders.steps(root), adders.chains(root)
 
     def keep(chain: int, step: int, expression: Task) -> TaskRef:
         key = name(chain, step)
@@ -166,18 +167,18 @@ def accumulate(
         return TaskRef(key)
 
     for c, chain in enumerate(steps):
-        partial_sums = Partial(add, len(chain), levels)
+        partial_sums = Partial(adds.step, len(chain), levels)
         for s, numbers in enumerate(chain):
             waits = [] if wait is None or not s else [wait(s - 1)]
             bodies = [terms[number].body for number in numbers]
             last_one = s == len(chain) - 1 and len(steps) == 1
             sofar = partial_sums.step(s, bodies, waits, identity if last_one else partial(keep, c, s))
         ends.append(sofar)
-    ends = _few(ends, len(steps), gather, keep)
-    by_root = adders.by_root
-    last = (
-        _by_root(root, ends, adders.combine(root)) if by_root else _with_axes(_sum(gather, ends), root, tree)
-    )
+    ends = _few(ends, len(steps), adds.gather, keep)
+    if adds.by_root:
+        last = _by_root(root, ends, adds.combine)
+    else:
+        last = _with_axes(_sum(adds.gather, ends), root, tree)
     nodes[tree.root] = under(tree.root, last, root._data_producer)
     return nodes
 
@@ -214,9 +215,12 @@ def _sum(add: _Add, parts: Sequence[Any]) -> Any:
 
 def _adding(combine: Any, add: Callable[..., Any]) -> _Add:
     """Adds with the function that dask calls between the levels of a tree, if that is given."""
+    if combine is None:
+        return lambda one, other: operation(add, (one, other))
 
     def combined(one: Any, other: Any) -> Task:
         within = type(one) is Task and one.func is combine  # adds what that adds as well
-        return operation(combine, (list_of((other, *(one.args[0].args if within else (one,)))),))
+        parts = one.args[0].args if within else (one,)
+        return operation(combine, (list_of((other, *parts)),))
 
-    return combined if combine is not None else lambda one, other: operation(add, (one, other))
+    return combined

@@ -205,8 +205,8 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)
-    small = max(SMALL_CLUSTER if cluster else SMALL_LOCAL, sizes.sums * sizes.accumulator // ROOMY)
-    width = max(1, min(MOST_TERMS, small // slab, sizes.terms // (4 * chains)))
+    room = max(SMALL_CLUSTER if cluster else SMALL_LOCAL, sizes.sums * sizes.accumulator // ROOMY)
+    width = max(1, min(MOST_TERMS, room // slab, sizes.terms // (4 * chains)))
     loads = sizes.per_slab * width * chains
     look = 1 + math.ceil(AHEAD * machine.threads / loads)
     plan = Plan(chains, width, look, 2 if cluster else 1, False, 0, before)
@@ -226,7 +226,7 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
         if sizes.sums < 2 * machine.threads:
             return Missed(f"predicted peak {shown(plan.peak)}, and {shown(before)} as it is")
         levels = sizes.levels(1, width)  # all blocks are there anyway
-        return Plan(1, width, 0, 1, False, before, before, levels)
+        return Plan(1, width, look=0, every=1, lockstep=False, peak=before, before=before, levels=levels)
     return plan
 
 

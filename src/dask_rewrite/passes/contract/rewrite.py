@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.contract.accumulate import Adders, accumulate
+from dask_rewrite.passes.contract.accumulate import Adding, accumulate, adding
 from dask_rewrite.passes.contract.cost_model import Plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.passes.contract.groups import Group
@@ -69,7 +71,7 @@ class Work:
         names = self._gate_loads(rewrite, timed, gates, f"contract-load-{token}") if gates else {}
         steps = plan.steps(len(group.terms[0]))
         wait = gates.ref if gates is not None and plan.lockstep else None
-        adders = Adders(group)
+        adds = ByIdentity[Adding]()  # one function for all sums, so that their tasks stay alike
         accumulators: dict[int, list[Key]] = {}
         for number, (tree, terms) in enumerate(zip(group.trees, group.terms)):
             if names:
@@ -83,7 +85,8 @@ class Work:
             when = {name(c, s): s for c, mine in enumerate(steps) for s in range(len(mine) - 1)}
             for key, step in when.items():
                 accumulators.setdefault(step, []).append(key)
-            sums = accumulate(tree, root, terms, steps, name, adders, plan.levels, wait)
+            own = adds.of(root.func, partial(adding, group))
+            sums = accumulate(tree, root, terms, steps, name, own, plan.levels, wait)
             made = {key: rewrite.outliner.apart(node) for key, node in sums.items()}
             rewrite.annotate(made, tree.root)
             timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
