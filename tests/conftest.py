@@ -168,7 +168,7 @@ def python() -> Callable[..., str]:
             text=True,
             timeout=timeout,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         return done.stdout
 
     return run
