@@ -50,6 +50,17 @@ TRUTHS = [lambda block: block] * 3 * len(LIES)
 _numbers = itertools.count()
 
 
+def outcome(outputs: list[Any]) -> tuple[str, Any, set[Any]]:
+    """The result or the error, and the warnings."""
+    with np.errstate(all="warn"), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            kind, found = "value", dask.compute(*outputs)
+        except Exception as error:
+            kind, found = "error", type(error)
+    return kind, found, {(each.category, str(each.message)) for each in heard}
+
+
 def source(function: Any) -> Any:
     SOURCES[function.__name__] = function
     return function

@@ -8,39 +8,25 @@ A few hundred of them are always run. Many more, with seeds of one's own::
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import dask
 import dask.array as da
-import numpy as np
 import pytest
 from hypothesis import given
 
 from helpers import assert_same, assert_sound, examples, keys_of, stock, switched_on, tasks_of
 from random_more import ADDED
-from random_unknown import EAGER, SOURCES, STEPS, programs_of_unknown
+from random_unknown import EAGER, SOURCES, STEPS, outcome, programs_of_unknown
 
 for module in ("xarray", "zarr"):
     pytest.importorskip(module)
 
 
-def run(outputs: list[da.Array]) -> tuple[str, Any, set[Any]]:
-    """The result or the error, and the warnings."""
-    with np.errstate(all="warn"), warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        try:
-            kind, found = "value", dask.compute(*outputs)
-        except Exception as error:
-            kind, found = "error", type(error)
-    return kind, found, {(each.category, str(each.message)) for each in heard}
-
-
 def compare(outputs: list[da.Array], **config: Any) -> None:
     with stock():
-        kind, expected, heard = run(outputs)
+        kind, expected, heard = outcome(outputs)
     with switched_on(**config):
-        assert_same(run(outputs), (kind, expected, heard))
+        assert_same(outcome(outputs), (kind, expected, heard))
         assert_sound(tasks_of(*outputs), keys_of(*outputs))
 
 
