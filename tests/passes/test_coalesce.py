@@ -169,6 +169,15 @@ def test_small_graphs_stay_as_they_are(least: int, fires: bool) -> None:
         assert bool(batches(whole(x + x.T))) == fires
 
 
+@pytest.mark.parametrize(("side", "fires"), [(31, False), (33, True)])
+def test_two_thousand_tasks_are_enough_where_nobody_says_otherwise(side: int, fires: bool) -> None:
+    x = da.random.default_rng(0).random((2 * side, 2 * side), chunks=2)
+    y = whole(np.sqrt(x) + x.T)
+    with dask.config.set(scheduler="sync"):
+        assert bool(batches(y)) == fires
+        assert_same_as_stock(y)
+
+
 def test_inputs_that_are_large_do_not_wait_for_each_other(eager: None) -> None:
     """Sums of large blocks are small, and made one by one."""
     x = da.random.default_rng(0).random((64 * 128, 128), chunks=128)

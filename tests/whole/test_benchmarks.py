@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import dask
@@ -88,6 +89,15 @@ def test_end_to_end_on_threads_and_processes():
     assert row["ours", "managed 2x1"] > 0
     assert row["ours", "seconds 2x1"] > 0
     assert "2x1" in table.schedulers([row])
+
+
+def test_programs_are_computed_at_size(capsys, monkeypatch):
+    at_size = pytest.importorskip("benchmarks.at_size")
+    monkeypatch.setattr(sys, "argv", ["at_size", "standardized", "bag", "--scale", "0.05"])
+    at_size.main()
+    shown = capsys.readouterr().out
+    assert shown.count(" yes") == 2
+    assert "geometric mean" in shown
 
 
 def test_a_persisted_object_beside_scatter():

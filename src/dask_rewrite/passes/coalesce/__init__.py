@@ -45,7 +45,7 @@ class Coalesce:
     """
 
     name: ClassVar[str] = "coalesce"
-    min_tasks: int = 10_000
+    min_tasks: int = 2_000
     max_bytes: int = 65_536
     max_unknown: int = 16
 
