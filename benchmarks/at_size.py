@@ -4,9 +4,8 @@
     python -m benchmarks.at_size "x + x.T" bag       these; `benchmarks.time_to_start` has their names
     python -m benchmarks.at_size --scale 0.3         with a tenth of the blocks
 
-Seconds of the clock from `compute` to the answer, the better of two turns: to optimize,
-send, enter, run and gather.
-The tasks themselves do next to nothing, so it is what a graph costs.
+Seconds of the clock from `compute` to the answer, the better of two turns: to optimize, send, enter, run and
+gather. The tasks themselves do next to nothing, so it is what a graph costs.
 """
 
 from __future__ import annotations

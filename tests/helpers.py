@@ -91,6 +91,8 @@ def assert_same(actual: Any, expected: Any) -> None:
         import xarray as xr
 
         xr.testing.assert_identical(actual, expected)
+        if isinstance(expected, xr.DataArray):  # signed zeros too
+            assert_same(actual.values, expected.values)
     elif type(expected).__module__.startswith("pandas"):
         assert actual.equals(expected)
     elif hasattr(expected, "todense"):

@@ -217,10 +217,8 @@ def stacked(draw: Any, x: Any, y: Any) -> Any:
     if x.ndim < 2 or len(set(x.dims)) < x.ndim or "z" in x.dims:
         return x
     one, other = list(x.dims)[:2]
-    made = x.drop_vars([n for n in (one, other) if n in x.coords]).stack(z=(one, other))
-    return made.drop_vars([n for n in ("z", one, other) if n in made.coords]).rename(
-        z="lat" if other != "lat" else one
-    )
+    bare = x.drop_vars([one, other], errors="ignore").stack(z=(one, other))
+    return bare.drop_vars(["z", one, other], errors="ignore").rename(z=one if other == "lat" else "lat")
 
 
 @step
@@ -337,8 +335,7 @@ def fields(draw: Any) -> Any:
             made = xr.Dataset({"x": (NAMES, values)})
             made.to_zarr(store, encoding={"x": {"chunks": _chunks(draw, shape)}}, consolidated=False)
             opened = xr.open_zarr(store, chunks=None, consolidated=False).x
-            found.append(opened.chunk(dict(zip(NAMES, chunks))).assign_coords(labels))
-            continue
+            x = opened.chunk(dict(zip(NAMES, chunks))).data
         found.append(xr.DataArray(x, dims=NAMES, coords=labels))
     return found
 
