@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +97,7 @@ def _all(collection: Any) -> tuple[Any, ...]:
     return collection if isinstance(collection, tuple) else (collection,)
 
 
-def _error(predicted: int, found: int) -> float:
+def _error(predicted: int, found: float) -> float:
     return abs(predicted - found) / found
 
 
@@ -114,8 +115,9 @@ def test_on_two_threads_it_is_near_what_is_held() -> None:
     for program in PROGRAMS:
         collections = _all(program())
         found = dask_rewrite.forecast(*collections, threads=2)
-        with switched_on():
-            errors.append(_error(found.after.peak, measured(collections, 2)))
+        with switched_on():  # two threads race: one run of five may hold a block more or less
+            held = statistics.median(measured(collections, 2) for _ in range(5))
+        errors.append(_error(found.after.peak, held))
     assert sorted(errors)[8] < 0.2, errors
 
 
