@@ -20,6 +20,10 @@ FUSION = frozenset(
     {"fuse-blockwise", "inline-sources", "fuse-small", "crumbs", "siblings", "fuse-chains", "coalesce"}
 )
 
+#: What dask asks for an optimizer, by kind of collection, and the name of ours as an expression.
+OPTIMIZER_KEYS = ("array_optimize", "delayed_optimize", "bag_optimize")
+OPTIMIZER = "dask-rewrite-optimizer"
+
 _DEFAULTS = os.path.join(os.path.dirname(__file__), "rewrite.yaml")
 
 

@@ -22,7 +22,7 @@ from dask._task_spec import DataNode, Task
 from dask.callbacks import Callback
 from dask.typing import Key
 
-from dask_rewrite.config import Options
+from dask_rewrite.config import OPTIMIZER, OPTIMIZER_KEYS, Options
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.templates import is_template
 
@@ -127,11 +127,8 @@ def _is_ours(task: Any) -> bool:
 
 
 def _is_on() -> bool:
-    from dask_rewrite.hook.optimizer import Optimizer
-    from dask_rewrite.hook.switch import CONFIG_KEYS
-
-    found = [dask.config.get(key, None) for key in CONFIG_KEYS]
-    return Options.current().enabled and any(isinstance(value, Optimizer) for value in found)
+    found = [getattr(dask.config.get(key, None), "_name", None) for key in OPTIMIZER_KEYS]
+    return Options.current().enabled and OPTIMIZER in found
 
 
 def _among(step: str, dsk: Mapping[Key, Any], running: Iterable[Key]) -> Origin:

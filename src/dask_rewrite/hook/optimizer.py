@@ -20,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.config import Options
+from dask_rewrite.config import OPTIMIZER, Options
 from dask_rewrite.graph.collector import collector_paused
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.memory_limit import checkpoint, within_limit
@@ -63,9 +63,9 @@ class Optimizer(int, Expr):
     45
     """
 
-    _name = "dask-rewrite-optimizer"
+    _name = OPTIMIZER
     operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
-    _determ_token = "dask-rewrite-optimizer"
+    _determ_token = OPTIMIZER
 
     def __new__(cls) -> Optimizer:
         return int.__new__(cls, 0)

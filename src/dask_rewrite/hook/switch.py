@@ -8,12 +8,11 @@ from typing import Any, ClassVar, cast
 
 import dask.config
 
+from dask_rewrite.config import OPTIMIZER_KEYS
 from dask_rewrite.hook.notes import unwatch
 from dask_rewrite.hook.optimizer import check_hook, optimize
 from dask_rewrite.remarks import RewriteWarning
 
-#: What dask asks for an optimizer, by kind of collection.
-CONFIG_KEYS = ("array_optimize", "delayed_optimize", "bag_optimize")
 #: Who switched it on under which of these keys, and when.
 switched_on: dict[str, tuple[str, datetime]] = {}
 
@@ -42,7 +41,7 @@ class enable:
         _warn_about_query_planning()
 
     def _switch_on(self) -> None:
-        for key in CONFIG_KEYS:
+        for key in OPTIMIZER_KEYS:
             current = dask.config.get(key, None)
             if current is optimize:
                 continue
@@ -88,7 +87,7 @@ def disable() -> None:
     >>> _ = dask_rewrite.enable()
     >>> dask_rewrite.disable()
     """
-    _remove(CONFIG_KEYS)
+    _remove(OPTIMIZER_KEYS)
     unwatch()
 
 

@@ -10,12 +10,12 @@ from datetime import datetime
 import dask.config
 
 from dask_rewrite._version import __version__
-from dask_rewrite.config import Options
+from dask_rewrite.config import OPTIMIZER_KEYS, Options
 from dask_rewrite.hook.optimizer import Optimizer, asks_on_the_client
-from dask_rewrite.hook.switch import CONFIG_KEYS, switched_on
+from dask_rewrite.hook.switch import switched_on
 from dask_rewrite.tools.tables import text_table
 
-_KINDS = tuple(key.removesuffix("_optimize") for key in CONFIG_KEYS)
+_KINDS = tuple(key.removesuffix("_optimize") for key in OPTIMIZER_KEYS)
 
 _BY_HAND = "dask_rewrite.optimize(x) rewrites them"
 _LATE = "graphs are rewritten where dask optimizes them, after they were sent"
@@ -75,7 +75,7 @@ def status() -> Status:
     """
     by: dict[str, str | None] = {}
     since = None
-    for kind, key in zip(_KINDS, CONFIG_KEYS):
+    for kind, key in zip(_KINDS, OPTIMIZER_KEYS):
         by[kind] = None
         if isinstance(dask.config.get(key, None), Optimizer):
             by[kind], when = switched_on.get(key, ("dask's configuration", None))
@@ -86,7 +86,7 @@ def status() -> Status:
 def _obstacles() -> Iterator[str]:
     if not Options.current().enabled:
         yield "rewrite.enabled is false: every graph is left to dask; set it to true"
-    for key in CONFIG_KEYS:
+    for key in OPTIMIZER_KEYS:
         value = dask.config.get(key, None)
         if value is not None and not isinstance(value, Optimizer):
             yield f"{key} is {value!r}, which stays; set it to dask_rewrite.optimize to replace it"
