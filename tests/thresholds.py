@@ -41,7 +41,6 @@ DIVISORS = {
     "lowering/lower.py:_BATCH",
     "passes/align_reads/texts.py:_RUNS",
     "passes/contract/__init__.py:_PRODUCTS",
-    "passes/contract/cost_model.py:ROOMY",
     "passes/coalesce/weights.py:_BLOCKS",
     "passes/demand/beginnings.py:_BLOCKS",
     "passes/small_work.py:REDUCES",

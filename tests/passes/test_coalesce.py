@@ -308,8 +308,39 @@ def test_methods_of_one_name_are_told_apart() -> None:
 
 
 def test_tiles_fit_into_each_other() -> None:
-    grid = [(i, j) for i in range(12) for j in range(12)]
-    assert tile_edges(grid, 64) == (8, 8)
-    assert tile_edges(grid, 8) == (4, 2)
-    assert tile_edges([(i,) for i in range(5)], 64) == (8,)
-    assert sum(map(len, tiled(grid, (8, 8)))) == 144
+    grid = [(0, i, j) for i in range(12) for j in range(12)]
+    assert tile_edges(grid, 64) == (1, 8, 8)
+    assert tile_edges(grid, 8) == (1, 4, 2)
+    assert tile_edges([(0, i) for i in range(5)], 64) == (1, 8)
+    assert sum(map(len, tiled(grid, (1, 8, 8)))) == 144
+
+
+def in_groups(blocks: int, groups: int) -> da.Array:
+    """As a climatology without flox: a layer of a few blocks for each group."""
+    x = source(blocks * groups, 1)
+    step = 2 * blocks
+    parts = [unknown(x[i * step : (i + 1) * step]).sum(axis=1) for i in range(groups)]
+    return whole(da.stack(parts))
+
+
+@pytest.mark.parametrize(("blocks", "groups", "most"), [(2, 40, 16), (8, 64, 64), (2, 31, 1), (31, 2, 1)])
+def test_small_layers_of_one_kind_go_together(eager: None, blocks: int, groups: int, most: int) -> None:
+    """Where they have 64 blocks in all, and four tasks are left."""
+    y = in_groups(blocks, groups)
+    with dask.config.set({"rewrite.disable": ["fuse-small", "fuse-chains", "siblings", "crumbs"]}):
+        found = [each for each in batches(y) if str(each.key[0]).startswith("sum")]
+        assert max([len(tasks_of(each) or ()) for each in found], default=1) == most
+        assert_same_as_stock(y)
+
+
+def test_small_layers_of_different_blocks_stay_apart(eager: None) -> None:
+    """Of other sizes, other functions or another depth."""
+    alike = [np.cos(da.roll(source(4, 1), n, 0)) for n in range(12)]
+    larger = [np.cos(da.roll(source(4, 2).rechunk((2, 4)), n, 0)) for n in range(12)]
+    deeper = [np.cos(da.roll(np.sin(da.roll(x, 1, 1)), 3, 0)) for x in alike]
+    made = [whole(da.stack(parts)) for parts in (alike, larger, deeper)]
+    with dask.config.set({"rewrite.disable": ["fuse-small", "siblings"]}):
+        for each in batches(*made):
+            rows = tasks_of(each) or ()
+            assert len({len(row.dependencies) for row in rows}) == 1
+        assert_same_as_stock(*made)

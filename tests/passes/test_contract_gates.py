@@ -73,12 +73,18 @@ def test_gated_loads_keep_their_place_in_the_queue_of_roots() -> None:
     assert all(str(node.key[0]).startswith("contract-load-") for node in gated)
 
 
-def test_gates_on_a_cluster_have_two_steps() -> None:
+@pytest.mark.parametrize(("threads", "workers"), [(2, 2), (4, 2), (4, 4), (32, 4)])
+@pytest.mark.parametrize(("accumulator", "width"), [(2_000_000, 3), (250_000, 1)])
+def test_gates_on_a_cluster_leave_loads_for_all_threads(
+    accumulator: int, width: int, threads: int, workers: int
+) -> None:
+    """Steps of one slab are two steps apart; those of several bring enough loads by themselves."""
     blocks_ = [Block(2_000_000, k, k, True) for k in range(80) for _ in range(4)]
-    plan = make_plan(Sizes(16, 80, 2_000_000, blocks_), Machine(4, 2, 0), 2**40)
+    plan = make_plan(Sizes(16, 80, accumulator, blocks_), Machine(threads, workers, 0), 2**40)
     assert isinstance(plan, Plan)
-    assert not plan.lockstep
-    assert plan.look >= 2
+    assert (plan.width, plan.lockstep) == (width, False)
+    assert plan.look * plan.width * 4 * plan.chains >= 2 * threads
+    assert plan.look >= 2 or (width > 1 and plan.every == 1)
 
 
 def test_reads_run_ahead_by_twice_the_threads() -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from dask._task_spec import Task
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, Nodes, depths_of
+from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
-from dask_rewrite.graph.nodes import func_of
 from dask_rewrite.passes.coalesce.forms import forms
+from dask_rewrite.passes.coalesce.groups import groups
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.passes.coalesce.weights import Weights
 from dask_rewrite.passes.coalesce.write import Batch, Writer
@@ -71,61 +68,21 @@ class Coalesce:
     def _batches(self, graph: Graph, context: Context) -> Iterator[Batch]:
         weights = Weights(Site(graph, context), self.max_bytes, self.max_unknown)
         token = fingerprint([self.name, graph.origin.token])
-        layers = _layers(graph, context)
-        together = {name: most for name, keys in layers.items() if (most := weights.together(keys)) > 1}
         nodes: Any = graph.nodes
-        for (name, _), keys in _levels(nodes, {name: layers[name] for name in together}).items():
+        for levels, most in groups(graph, context, weights):
+            keys = [key for level in levels for key in level]
             if len(keys) < 2:
                 continue
-            edges = tile_edges([key[1:] for key in keys], together[name], weights.axes(keys))
+            places = [(number, *key[1:]) for number, level in enumerate(levels) for key in level]
+            edges = tile_edges(places, most, weights.axes(dict(zip(places, keys))))
             for form in forms([nodes[key] for key in keys]):
-                members = [keys[row] for row in form.rows]
+                pick_form = itemgetter(*form.rows)
+                members = pick_form(keys)
                 call, producer = form.template.__call__, nodes[members[0]]._data_producer
-                for rows in tiled([key[1:] for key in members], edges):
+                for rows in tiled(pick_form(places), edges):
                     first = members[rows[0]]
                     if len(rows) > 1 and context.remarks.allow(self.name, first):
                         pick = itemgetter(*rows)
                         columns = list(map(pick, form.columns))
-                        yield Batch((mark(name, token), *first[1:]), pick(members), call, columns, producer)
-
-
-def _layers(graph: Graph, context: Context) -> dict[str, list[Any]]:
-    """The blocks of each array that may be made together."""
-    nodes: Any = graph.nodes
-    layers: defaultdict[str, list[Any]] = defaultdict(list)
-    tasks = [key for key, node in nodes.items() if type(node) is Task]
-    for key in [key for key in tasks if type(key) is tuple and len(key) > 1]:
-        layers[key[0]].append(key)
-    aside = {*graph.outputs, *graph.annotations}
-    aside.update(*[node._dependencies for node in nodes.values() if type(node) is not Task])
-    for name, keys in [*layers.items()]:
-        if not aside.isdisjoint(keys):
-            layers[name] = keys = [key for key in keys if key not in aside]
-        functions = {id(func): func for func in map(func_of, map(nodes.__getitem__, keys))}
-        if type(name) is not str or not _is_grid(keys) or not all(map(context.may_move, functions.values())):
-            del layers[name]
-        else:
-            keys.sort()
-    return layers
-
-
-def _levels(nodes: Nodes, layers: Mapping[str, list[Any]]) -> dict[Any, list[Any]]:
-    """The blocks of each array that are equally deep in the graph."""
-    groups: dict[Any, list[Any]] = {}
-    depths = depths_of(nodes) if layers else {}
-    for name, keys in layers.items():
-        levels = list(map(depths.__getitem__, keys))
-        if levels.count(levels[0]) == len(levels):
-            groups[name, levels[0]] = keys
-            continue
-        for depth, key in zip(levels, keys):
-            groups.setdefault((name, depth), []).append(key)
-    return groups
-
-
-def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether keys are those of blocks, of which there are several."""
-    if len(keys) < 2 or len(set(map(len, keys))) > 1:
-        return False
-    _, *axes = zip(*keys)
-    return set(map(type, chain.from_iterable(axes))) == {int}
+                        name = mark(first[0], token)
+                        yield Batch((name, *first[1:]), pick(members), call, columns, producer)

@@ -10,8 +10,16 @@ from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
+from toolz.functoolz import Compose
 
-from dask_rewrite.graph.nodes import GATHERING, identity_of, make_container, make_task, needs_of
+from dask_rewrite.graph.nodes import (
+    GATHERING,
+    identity_of,
+    identity_of_literal,
+    make_container,
+    make_task,
+    needs_of,
+)
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
 _producer, _value = attrgetter("_data_producer"), attrgetter("value")
@@ -115,10 +123,12 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
 
 
 def _identity(func: Any) -> Any:
-    """What tells functions apart; dask makes some partials anew for each block."""
+    """What tells functions apart; dask makes some partials anew for each block or array."""
     if type(func) is partial:
-        given = [(name, id(value)) for name, value in func.keywords.items()]
-        return (_identity(func.func), *map(id, func.args), *given)
+        given = zip(func.keywords, map(identity_of_literal, func.keywords.values()))
+        return (_identity(func.func), *map(identity_of_literal, func.args), *given)
+    if type(func) is Compose:
+        return (Compose, _identity(func.first), *map(_identity, func.funcs))
     return identity_of(func)
 
 

@@ -10,15 +10,16 @@ from typing import Any
 def tile_edges(
     coordinates: Sequence[tuple[int, ...]], most: int, along: Sequence[bool] = ()
 ) -> tuple[int, ...]:
-    """How many blocks a tile is long along each axis: powers of two, as equal as they can be.
+    """How many arrays a tile goes through, and blocks along each axis: powers of two, as equal as can be.
 
     Powers of two let the tiles of arrays with different numbers of blocks fit into each other, and equal
-    edges those of an array and of its transpose.
+    edges those of an array and of its transpose. Blocks of several arrays come together only where
+    all those of one are too few.
 
     Parameters
     ----------
     coordinates : sequence of tuple of int
-        Where the blocks stand.
+        Where the blocks stand: the number of the array, and the place in it.
     most : int
         Blocks of a tile at most.
     along : sequence of bool, optional
@@ -26,7 +27,9 @@ def tile_edges(
 
     Examples
     --------
-    >>> tile_edges([(i, j) for i in range(10) for j in range(3)], 32)
+    >>> tile_edges([(0, i, j) for i in range(10) for j in range(3)], 32)
+    (1, 8, 4)
+    >>> tile_edges([(n, i) for n in range(10) for i in range(3)], 32)
     (8, 4)
     """
     axes = list(zip(*coordinates))
@@ -37,7 +40,7 @@ def tile_edges(
         room = [axis for axis, extent in enumerate(extents) if edges[axis] < extent]
         if not room:
             break
-        edges[min(room, key=edges.__getitem__)] *= 2
+        edges[min(room, key=lambda axis: (axis == 0, edges[axis]))] *= 2
         size *= 2
     return tuple(edges)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import DataNode, List, Task
@@ -43,19 +44,22 @@ class Weights:
         self._max_bytes = max_bytes
         self._max_unknown = max_unknown
 
-    def together(self, keys: Sequence[Key]) -> int:
-        """How many of these tasks may go into one.
+    def together(self, *layers: Sequence[Key]) -> int:
+        """How many tasks of these layers may go into one.
 
-        Of small layers nothing is asked: what is known of the top of a tree takes a look at all of it.
+        Of a few tasks nothing is asked: what is known of the top of a tree takes a look at all of it.
         """
+        keys = list(chain.from_iterable(layers))
         if len(keys) < MOST:
             return 1
         sample = keys[:: len(keys) // _BLOCKS | 1]
+        if len(layers) > 1:
+            sample += [layer[0] for layer in layers]
         nodes = self._site.graph.nodes
-        sizes = [estimate(self._site.facts, key) for key in sample]
+        sizes = list(map(self.nbytes, sample))
         if None in sizes:
             return 1
-        largest = max([size.nbytes for size in sizes if size is not None])
+        largest = max(map(int, filter(None, sizes)), default=0)
         shared = frozenset.intersection(*[nodes[key]._dependencies for key in sample])
         taken = {dep for key in sample for dep in nodes[key]._dependencies - shared}
         if largest > self._max_bytes or not all(map(self._is_small, taken)):
@@ -67,23 +71,28 @@ class Weights:
             most, left = self._max_unknown, max(LEAST_UNKNOWN, PER_THREAD_UNKNOWN * threads)
         return min(most, MOST_BYTES // max(1, largest), len(keys) // max(1, left))
 
-    def axes(self, keys: Sequence[tuple[Any, ...]]) -> list[bool]:
-        """Along which axes neighbours may go together.
+    def nbytes(self, key: Key) -> int | None:
+        """Bytes of a block."""
+        size = estimate(self._site.facts, key)
+        return None if size is None else size.nbytes
+
+    def axes(self, blocks: Mapping[tuple[int, ...], Key]) -> list[bool]:
+        """Along which axes neighbours may go together, of blocks by their places.
 
         Pieces of a large block wait for all that go into one task with them. Where tasks take such pieces,
         those of one block go together, and those of different blocks do not.
         """
-        rank = len(keys[0]) - 1
+        places = list(blocks)
+        rank = len(places[0])
         found = [False] * rank
-        there = set(keys)
-        for key in keys[:: len(keys) // _BLOCKS | 1]:
-            sources = self._cut(key)
+        for place in places[:: len(places) // _BLOCKS | 1]:
+            sources = self._cut(blocks[place])
             if not sources:
                 return [True] * rank
             for axis in range(rank):
                 for step in (-1, 1):
-                    other = (*key[: axis + 1], key[axis + 1] + step, *key[axis + 2 :])
-                    if not found[axis] and other in there:
+                    other = blocks.get((*place[:axis], place[axis] + step, *place[axis + 1 :]))
+                    if not found[axis] and other is not None:
                         found[axis] = not sources.isdisjoint(self._cut(other))
         return found
 
@@ -106,8 +115,8 @@ class Weights:
     def _is_small(self, key: Key) -> bool:
         if type(self._site.node(key)) is DataNode:
             return True
-        size = estimate(self._site.facts, key)
-        return size is not None and size.nbytes <= self._max_bytes
+        size = self.nbytes(key)
+        return size is not None and size <= self._max_bytes
 
     def _is_light(self, node: Any) -> bool:
         """Whether all functions in a task are known, and nothing that it computes on the way is large."""

@@ -17,8 +17,9 @@ MOST_TERMS = 4
 #: Bytes of blocks that one task may wait for before it is worth a task of its own; on a cluster a task
 #: costs about ten times as much.
 SMALL_LOCAL, SMALL_CLUSTER = 2**19, 2**22
-#: A step takes in more slabs where these are so many times smaller than all sums, which are held anyway.
-ROOMY = 4
+#: A step takes in as many slabs as weigh this part of all sums, which are held anyway; on a cluster it moves
+#: blocks between workers, and waits for them.
+ROOM_LOCAL, ROOM_CLUSTER = 0.25, 0.75
 #: What dask would have to hold before gates are worth their tasks on a cluster.
 GATES_CLUSTER = 2**26
 #: Loads under way, per thread, beyond those that are being worked on.
@@ -205,11 +206,13 @@ def make_plan(sizes: Sizes, machine: Machine, limit: int) -> Plan | Missed:
     chains = max(1, min(math.ceil(machine.threads / sizes.sums), sizes.terms // 2))
     cluster = machine.workers > 1
     slab = max(1, sizes.nbytes // sizes.terms)
-    room = max(SMALL_CLUSTER if cluster else SMALL_LOCAL, sizes.sums * sizes.accumulator // ROOMY)
+    least, part = (SMALL_CLUSTER, ROOM_CLUSTER) if cluster else (SMALL_LOCAL, ROOM_LOCAL)
+    room = max(least, int(part * sizes.sums * sizes.accumulator))
     width = max(1, min(MOST_TERMS, room // slab, sizes.terms // (4 * chains)))
     loads = sizes.per_slab * width * chains
-    look = 1 + math.ceil(AHEAD * machine.threads / loads)
-    plan = Plan(chains, width, look, 2 if cluster else 1, False, 0, before)
+    wide = cluster and width > 1  # the loads of one step are enough for all threads
+    look = (0 if wide else 1) + math.ceil(AHEAD * machine.threads / loads)
+    plan = Plan(chains, width, look, 2 if cluster and not wide else 1, False, 0, before)
     plan = _predicted(plan, sizes, machine)
     aim = min(limit, int(GAIN * before))
     savings: tuple[tuple[int, dict[str, Any]], ...] = (
