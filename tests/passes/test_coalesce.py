@@ -12,14 +12,20 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import DataNode, Task, TaskRef
+from toolz import compose
 
 import dask_rewrite
 from dask_rewrite.graph.batches import tasks_of
+from dask_rewrite.graph.graph import depths_of
+from dask_rewrite.passes import coalesce
 from dask_rewrite.passes.coalesce.forms import forms
+from dask_rewrite.passes.coalesce.groups import groups
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.pipeline.selection import TASK_PASSES
 from helpers import ON, assert_same_as_stock, checked, functions_in
 
+#: Pairs of the same axes, of others, and one more that is equal but of another type.
+AXES = [(0, 1), (0, 1), (1, 1), (1, 1), (1, True)]
 EAGER = {"rewrite.options": {"coalesce": {"min-tasks": 1}}, "scheduler": "sync"}
 
 
@@ -299,6 +305,13 @@ def test_partials_that_are_made_anew_are_the_same() -> None:
     assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
 
 
+def test_what_dask_composes_anew_for_each_array_is_the_same() -> None:
+    made = [compose(partial(np.sum, axis=(axis,)), partial(np.concatenate, axis=one)) for axis, one in AXES]
+    tasks = [Task(i, func, TaskRef(("x", i))) for i, func in enumerate(made)]
+    assert sorted(list(form.rows) for form in forms(tasks)) == [[0, 1], [2, 3]]
+    assert forms([Task(0, abs, -1)]) == []
+
+
 def test_methods_of_one_name_are_told_apart() -> None:
     text = Task("text", abs, -1)
     methods = [MethodType(lambda owner, n=n: n, text) for n in range(2)]
@@ -333,14 +346,43 @@ def test_small_layers_of_one_kind_go_together(eager: None, blocks: int, groups: 
         assert_same_as_stock(y)
 
 
-def test_small_layers_of_different_blocks_stay_apart(eager: None) -> None:
-    """Of other sizes, other functions or another depth."""
-    alike = [np.cos(da.roll(source(4, 1), n, 0)) for n in range(12)]
-    larger = [np.cos(da.roll(source(4, 2).rechunk((2, 4)), n, 0)) for n in range(12)]
+@pytest.mark.parametrize(("blocks", "together"), [(20, 1), (21, 2)])
+def test_small_layers_of_unknown_functions_leave_a_thousand_tasks(
+    eager: None, blocks: int, together: int
+) -> None:
+    """As those of one array do: 100 layers of 20 blocks are fewer than twice 1,024."""
+    x = source(100 * blocks, 1)
+    step = 2 * blocks
+    parts = [x[i * step : (i + 1) * step].map_blocks(unknown).sum(axis=1) for i in range(100)]
+    y = whole(da.stack(parts))
+    with dask.config.set({"rewrite.disable": ["fuse-small", "fuse-chains", "siblings"]}):
+        found = [rows for task in checked(y).values() if (rows := tasks_of(task))]
+        sizes = [len(rows) for rows in found if unknown in functions_in(rows[0])]
+        assert max(sizes, default=1) == together
+        assert_same_as_stock(y)
+
+
+def test_small_layers_of_different_blocks_stay_apart(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of other sizes or another depth."""
+    found: list[tuple[Any, list[Any]]] = []
+
+    def noted(graph: Any, context: Any, weights: Any) -> Any:
+        for levels, most in groups(graph, context, weights):
+            found.append((graph, levels))
+            yield levels, most
+
+    monkeypatch.setattr(coalesce, "groups", noted)
+    alike = [np.cos(da.roll(source(4, 1), n, 0)) for n in range(20)]
+    larger = [np.cos(da.roll(source(4, 2).rechunk((2, 4)), n, 0)) for n in range(20)]
     deeper = [np.cos(da.roll(np.sin(da.roll(x, 1, 1)), 3, 0)) for x in alike]
     made = [whole(da.stack(parts)) for parts in (alike, larger, deeper)]
-    with dask.config.set({"rewrite.disable": ["fuse-small", "siblings"]}):
-        for each in batches(*made):
-            rows = tasks_of(each) or ()
-            assert len({len(row.dependencies) for row in rows}) == 1
+    with dask.config.set({"rewrite.disable": ["fuse-small", "siblings", "movement"]}):
+        checked(*made)
+        several = [(graph, levels) for graph, levels in found if len(levels) > 1]
+        assert len(several) > 1
+        for graph, levels in several:
+            depths = depths_of(graph.nodes)
+            assert len({depths[key] for level in levels for key in level}) == 1
+            values = dask.get({**graph.nodes}, [level[0] for level in levels])
+            assert len({value.nbytes for value in values}) == 1
         assert_same_as_stock(*made)

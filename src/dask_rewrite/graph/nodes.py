@@ -25,9 +25,6 @@ args_of, func_of, key_of = attrgetter("args"), attrgetter("func"), attrgetter("k
 kwargs_of, producer_of = attrgetter("kwargs"), attrgetter("_data_producer")
 dependencies_of, value_of = attrgetter("_dependencies"), attrgetter("value")
 
-#: Literals of these types are the same if they read the same.
-_READABLE = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))
-
 NO_DEPS: Deps = frozenset()
 NO_KWARGS: dict[str, Any] = {}
 
@@ -188,17 +185,6 @@ def identity_of(func: Any) -> tuple[int, ...]:
     (True, False)
     """
     return (id(func.__self__), id(func.__func__)) if type(func) is MethodType else (id(func),)
-
-
-def identity_of_literal(value: Any) -> Any:
-    """What tells literals apart: numbers and words by how they read, tuples and lists by their items.
-
-    >>> identity_of_literal((0, None)) == identity_of_literal((0, None)) != identity_of_literal((0.0, None))
-    True
-    """
-    if type(value) in (tuple, list):
-        return (type(value), *map(identity_of_literal, value))
-    return (type(value), repr(value)) if type(value) in _READABLE else id(value)
 
 
 def may_move(func: Any) -> bool:

@@ -14,7 +14,6 @@ from dask.typing import Key
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
-from dask_rewrite.graph.nodes import identity_of_literal
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
@@ -27,6 +26,8 @@ from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of, steps_of
 
+#: Literals of these types are the same if they read the same.
+_PLAIN = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))
 #: Functions with rules that do more than broadcast.
 _OTHERS = (np.broadcast_to, np.digitize)
 
@@ -171,7 +172,7 @@ class Borders:
             if isinstance(arg, (List, tuple)):
                 return type(arg), *map(named, arg.args if type(arg) is List else arg)
             value = arg.value if type(arg) is DataNode else arg
-            return identity_of_literal(value)
+            return (type(value), repr(value)) if type(value) in _PLAIN else id(value)
 
         if self._file.key in task._dependencies:
             parts: Any = "read"

@@ -71,8 +71,6 @@ class Coalesce:
         nodes: Any = graph.nodes
         for levels, most in groups(graph, context, weights):
             keys = [key for level in levels for key in level]
-            if len(keys) < 2:
-                continue
             places = [(number, *key[1:]) for number, level in enumerate(levels) for key in level]
             edges = tile_edges(places, most, weights.axes(dict(zip(places, keys))))
             for form in forms([nodes[key] for key in keys]):

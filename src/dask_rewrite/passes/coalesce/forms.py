@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter, is_
+from types import MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
-from toolz.functoolz import Compose
 
-from dask_rewrite.graph.nodes import (
-    GATHERING,
-    identity_of,
-    identity_of_literal,
-    make_container,
-    make_task,
-    needs_of,
-)
+from dask_rewrite.graph.nodes import GATHERING, identity_of, make_container, make_task, needs_of
+from dask_rewrite.passes.share.tokens import Identity
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
 _producer, _value = attrgetter("_data_producer"), attrgetter("value")
@@ -61,7 +54,7 @@ def forms(tasks: Sequence[Task]) -> list[Form]:
     [(range(0, 3), (TaskRef('x0'), 2), 1)]
     """
     found: list[Form] = []
-    waiting: list[Sequence[int]] = [range(len(tasks))]
+    waiting: list[Sequence[int]] = [range(len(tasks))] if len(tasks) > 1 else []
     while waiting:
         rows = waiting.pop()
         columns: list[Sequence[Any]] = []
@@ -109,7 +102,7 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     options = list(map(_kwargs, tasks))
     same_options = all(map(is_, options, repeat(first.kwargs)))
     if not all(map(is_, map(_func, tasks), repeat(first.func))):
-        _check_alike(list(map(_identity, map(_func, tasks))))
+        _check_alike(_identities(list(map(_func, tasks))))
     _check_alike(list(map(len, map(_args, tasks))))
     _check_alike(list(map(_producer, tasks)))
     if not same_options:
@@ -122,14 +115,10 @@ def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     return make_task(None, first.func, args, kwargs, needs_of(chain(args, kwargs.values())))
 
 
-def _identity(func: Any) -> Any:
-    """What tells functions apart; dask makes some partials anew for each block or array."""
-    if type(func) is partial:
-        given = zip(func.keywords, map(identity_of_literal, func.keywords.values()))
-        return (_identity(func.func), *map(identity_of_literal, func.args), *given)
-    if type(func) is Compose:
-        return (Compose, _identity(func.first), *map(_identity, func.funcs))
-    return identity_of(func)
+def _identities(functions: Sequence[Any]) -> list[Any]:
+    """What tells functions apart; dask makes some partials and compositions anew for each block or array."""
+    identity = Identity({}, budget=0)
+    return [identity_of(func) if type(func) is MethodType else identity.of(func) for func in functions]
 
 
 def _each(rows: Any, columns: list[Sequence[Any]]) -> tuple[Any, ...]:

@@ -46,11 +46,11 @@ def groups(graph: Graph, context: Context, weights: Weights) -> Iterator[Group]:
     alike: defaultdict[Any, list[_Level]] = defaultdict(list)
     for name, keys in layers.items():
         most = weights.together(keys)
-        for depth, level in _levels(keys, depths).items():
-            if most > 1:
-                yield Group([level], most)
-            else:
+        for depth, level in toolz.groupby(depths.__getitem__, keys).items():
+            if most < 2:
                 alike[key_split(name), len(level[0]), depth].append(level)
+            elif len(level) > 1:
+                yield Group([level], most)
     for small in alike.values():
         if len(small) > 1 and sum(map(len, small)) >= MOST:
             for levels in toolz.groupby(lambda level: weights.nbytes(level[0]), small).values():
@@ -76,13 +76,6 @@ def _layers(graph: Graph, context: Context) -> dict[str, list[Any]]:
         else:
             keys.sort()
     return layers
-
-
-def _levels(keys: Sequence[Any], depths: dict[Any, int]) -> dict[int, _Level]:
-    found: defaultdict[int, _Level] = defaultdict(list)
-    for key in keys:
-        found[depths[key]].append(key)
-    return found
 
 
 def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:

@@ -52,14 +52,12 @@ class Weights:
         keys = list(chain.from_iterable(layers))
         if len(keys) < MOST:
             return 1
-        sample = keys[:: len(keys) // _BLOCKS | 1]
-        if len(layers) > 1:
-            sample += [layer[0] for layer in layers]
+        sample = {*keys[:: len(keys) // _BLOCKS | 1], *[layer[0] for layer in layers]}
         nodes = self._site.graph.nodes
-        sizes = list(map(self.nbytes, sample))
-        if None in sizes:
+        sizes = [size for key in sample if (size := self.nbytes(key)) is not None]
+        if len(sizes) < len(sample):
             return 1
-        largest = max(map(int, filter(None, sizes)), default=0)
+        largest = max(sizes)
         shared = frozenset.intersection(*[nodes[key]._dependencies for key in sample])
         taken = {dep for key in sample for dep in nodes[key]._dependencies - shared}
         if largest > self._max_bytes or not all(map(self._is_small, taken)):
