@@ -17,12 +17,12 @@ import dask_rewrite
 from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.contract import Contract
+from dask_rewrite.passes.contract import Contract, cost_model
 from dask_rewrite.passes.contract.cost_model import Block, Plan, Sizes, make_plan
 from dask_rewrite.passes.contract.gates import Gates
 from dask_rewrite.pipeline.run import rewrite_tasks
 from dask_rewrite.scheduler import Machine, as_if, machine
-from helpers import keys_of, switched_on
+from helpers import keys_of, stock, switched_on
 from passes.contract_cases import (
     PRODUCTS,
     Held,
@@ -128,6 +128,29 @@ def test_several_slabs_a_step_give_the_same(
         assert report.after.tasks < tasks
         actual = x.dot(x.T).compute(scheduler="threads")
     np.testing.assert_array_equal(actual, x.dot(x.T).compute(scheduler="sync"))
+
+
+@pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.parametrize(("rows", "width"), [(4, 3), (2, 1)])
+def test_several_slabs_a_step_give_the_same_on_a_cluster(
+    rows: int, width: int, loose: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three quarters of sixteen sums weigh as much as three slabs; of four sums, as much as one."""
+    monkeypatch.setattr(cost_model, "SMALL_CLUSTER", 0)
+    monkeypatch.setattr(cost_model, "GATES_CLUSTER", 0)
+    x = blocks(rows)
+    x = x.map_blocks(lambda block: block + 1, dtype=float) if loose else x + 1
+    with stock():
+        expected = x.dot(x.T).compute(scheduler="sync")
+    options = {"rewrite.options": {"contract": {"min-bytes": 1}}}
+    with switched_on(**options, **as_if(1, 2)):
+        report = dask_rewrite.explain(x.dot(x.T))
+        found = [each.reason for each in report.remarks if each.rule == "contract"]
+        assert f"{width} terms a step, loads at most" in found[0]
+        (optimized,) = dask.optimize(x.dot(x.T))
+    with stock():
+        actual = optimized.compute(scheduler="sync")
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_the_memory_limit_is_kept_where_that_is_possible() -> None:
