@@ -50,6 +50,8 @@ DIVISORS = {
     "passes/reuse_buffers.py:_SAMPLE",
     "passes/tiny_reads.py:PER_THREAD",
     "passes/tiny_reads.py:_BLOCKS",
+    "passes/waiting.py:PART",
+    "passes/waiting.py:_BLOCKS",
 }
 
 

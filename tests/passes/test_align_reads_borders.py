@@ -75,6 +75,15 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+def some_missing(v: Any) -> Any:
+    return da.where(v % 7 == 3, np.nan, v)
+
+
+def zeros_for_missing(v: Any) -> Any:
+    """As xarray does it."""
+    return da.where(da.isnan(v), da.zeros_like(v), v)
+
+
 MOVED: dict[str, Callable[[Any], Any]] = {
     "sum": lambda v: v.sum(),
     "sum of rows": lambda v: (v * 2 + 1).sum(axis=1),
@@ -83,7 +92,11 @@ MOVED: dict[str, Callable[[Any], Any]] = {
     "extremes": lambda v: v.max() - v.min(),
     "mean": lambda v: ((v + 1) ** 2).mean(),
     "mean without nans": lambda v: da.nanmean(v.astype("f8"), axis=0),
+    "extremes without nans": lambda v: da.nanmax(some_missing(v)) - da.nanmin(some_missing(v)),
     "deviation": lambda v: v.std(axis=0),
+    "deviation without nans": lambda v: da.nanstd(some_missing(v), axis=0),
+    "zeros for nans": lambda v: zeros_for_missing(some_missing(v)).sum(),
+    "zeros for nans, by columns": lambda v: zeros_for_missing(some_missing(v)).sum(axis=0),
     "anomaly": lambda v: (v - v.mean(axis=0)).std(axis=0),
     "anomaly of all": lambda v: abs(v - v.mean()).max(),
     "counts": lambda v: (v > 70).sum(axis=0),
@@ -120,7 +133,17 @@ def integers(sums: Any, axis: Any, keepdims: bool) -> Any:
     return np.sum(sums.astype(int), axis=axis, keepdims=keepdims)
 
 
+def with_sum(block: Any, other: Any) -> Any:
+    return block + other.sum()
+
+
+def ones(v: Any) -> Any:
+    return da.ones(v.shape, chunks=v.chunks)
+
+
 SEEN: dict[str, Callable[[Any], Any]] = {
+    "how many ones make up a block": lambda v: v.map_blocks(with_sum, ones(v), dtype="f8").sum(),
+    "constants that are not broadcast": lambda v: (v * (ones(v).cumsum(axis=0) + ones(v).sum(axis=0))).sum(),
     "the blocks": lambda v: v + 1,
     "the blocks too": lambda v: da.stack([v[:1, :1].sum(), v.sum()]) + v[0, 0],
     "a sum of each block": partial_sums,

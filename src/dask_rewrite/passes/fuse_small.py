@@ -23,6 +23,7 @@ from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.small_work import SmallWork
 from dask_rewrite.passes.stream.trees import combining
 from dask_rewrite.passes.tiny_reads import tiny_reads
+from dask_rewrite.passes.waiting import Waiting
 from dask_rewrite.remarks import Remarks
 
 #: Candidates that are looked at before the whole graph is: where blocks are large, none of them is small.
@@ -82,7 +83,8 @@ class FuseSmall:
             return graph
         candidates = set(chain.from_iterable(map(small.among, groups)))
         candidates.difference_update(graph.outputs)
-        absorbing = _Absorbing(self, site, candidates, small, remarks)
+        waiting = Waiting(site) if any(_takes_held(nodes[keys[0]], site) for keys in groups) else None
+        absorbing = _Absorbing(self, site, candidates, small, remarks, waiting)
         absorbing.take_reads(reads, together)
         fused = absorbing.run()
         if not fused:
@@ -106,17 +108,33 @@ def _is_known(task: Task, site: Site) -> bool:
     return known and (not site.effects.unknown(task) or site.facts.of(task.key) is not None)
 
 
+def _takes_held(task: Task, site: Site) -> bool:
+    """A task takes a block that others take as well, besides what it has to wait for."""
+    return len(task._dependencies) > 1 and any(_is_held(dep, site) for dep in task._dependencies)
+
+
+def _is_held(key: Key, site: Site) -> bool:
+    return type(site.node(key)) is Task and not site.used_once(key)
+
+
 class _Absorbing:
     """Puts producers in the place of the references to them."""
 
     def __init__(
-        self, bounds: FuseSmall, site: Site, candidates: set[Key], small: SmallWork, remarks: Remarks
+        self,
+        bounds: FuseSmall,
+        site: Site,
+        candidates: set[Key],
+        small: SmallWork,
+        remarks: Remarks,
+        waiting: Waiting | None,
     ) -> None:
         self.nodes: dict[Key, Any] = dict(site.graph.nodes)
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
         self._slices = small.slices  # of large blocks, and what took in such slices
         self._held = small.held
+        self._waiting = waiting
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
         self._max_inputs, self._large = bounds.max_inputs, bounds.max_bytes // 2
         self._text = site.context.fuse_text_keys
@@ -170,6 +188,7 @@ class _Absorbing:
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         wide = max(WIDE + 1, most) if combining(task.func) else most
         gathers = type(task.key) is str and task.key.startswith(FINALIZE)
+        far = self._waiting is not None and self._waiting.far(references)
         room = self._max_tasks
         reads = 0
         taken: dict[Key, GraphNode] = {}
@@ -188,6 +207,8 @@ class _Absorbing:
             if held >= room or (inputs > most and not (inputs <= wide and combining(producer.func))):
                 continue
             if new and len(waits_for) > 1 and self._lets_go(producer, gathers):
+                continue
+            if far and self._frees(producer):
                 continue
             if len(new) < len(producer._dependencies) and self._site.effect(task.key) == "unknown":
                 continue  # perhaps into what the producer takes, which has to be done with it before
@@ -214,6 +235,16 @@ class _Absorbing:
             if reads:
                 self._reads[task.key] = reads
         return taken
+
+    def _frees(self, task: Task) -> bool:
+        """A block that was held for this task may be let go of after it."""
+        given = estimate(self._site.facts, task.key)
+        for dep in task._dependencies if given is not None else ():
+            if _is_held(dep, self._site):
+                taken = estimate(self._site.facts, dep)
+                if given is not None and taken is not None and taken.nbytes >= 2 * given.nbytes:
+                    return True
+        return False
 
     def _lets_go(self, task: Task, gathered: bool) -> bool:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.

@@ -150,7 +150,7 @@ def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, nam
     token = fingerprint([name, graph.origin.token, file.key, repr(moved)])
     new = {key: marked(key, token) for key, each in seen.items() if each is not None}
     refs = {key: TaskRef(name) for key, name in new.items()}
-    edit = Edit(file, site, name)
+    edit = Edit(file, site, name, moved=True)
     nodes: Nodes = {}
     annotations = dict(graph.annotations)
     for key, node in graph.nodes.items():
@@ -158,7 +158,7 @@ def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, nam
         box = file.reads.get(key) or file.inside.get(key)
         if box is not None:
             box = moved[box]
-            node = edit.around(key, box, True) if key in file.inside else edit.read(here, box)
+            node = edit.around(key, box) if key in file.inside else edit.read(here, box)
         made = with_values(node, refs)
         nodes[here] = made if here is key else renamed(made, here)
         if here is not key and key in annotations:

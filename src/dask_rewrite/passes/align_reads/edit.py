@@ -23,6 +23,7 @@ from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.align_reads.constants import constant_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import cuts
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
@@ -36,10 +37,23 @@ Ranges: TypeAlias = list[tuple[int, int]]
 
 
 class Edit:
-    """New tasks for the reads of one file."""
+    """New tasks for the reads of one file.
 
-    def __init__(self, file: File, site: Site, name: str) -> None:
+    Parameters
+    ----------
+    file : File
+        All reads of it are known.
+    site : Site
+        The graph.
+    name : str
+        Of the pass.
+    moved : bool
+        Blocks are other boxes than they were: nothing in a task is made for the shape that its block had.
+    """
+
+    def __init__(self, file: File, site: Site, name: str, moved: bool = False) -> None:
         self.file = file
+        self._moved = moved
         self.site = site
         self.nodes: Nodes = {}
         self.units: dict[Box, Key] = {}
@@ -47,6 +61,7 @@ class Edit:
         self._read = reading(file)
         self._texts: dict[Any, Text] = {}
         self._around: dict[Any, Task | None] = {}
+        self._facts = Facts(nowhere)
         self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
@@ -133,7 +148,7 @@ class Edit:
             made = operation(np.array, (made,), {"order": "C"})
         return under(key, made)
 
-    def around(self, key: Key, box: Box, read: bool = False) -> Task:
+    def around(self, key: Key, box: Box) -> Task:
         """A task that reads among other things, from units, or with a read of another box.
 
         Raises
@@ -141,8 +156,8 @@ class Edit:
         Opaque
             If it cannot be read.
         """
-        units = [] if read else self._units(box)
-        text = self._read if read else self._text(box, units)
+        units = [] if self._moved else self._units(box)
+        text = self._read if self._moved else self._text(box, units)
         node: Any = self.site.graph.nodes[key]
         made, keys = self._with_text(node, text, self.file.indexes[key])
         if made is None:
@@ -161,7 +176,7 @@ class Edit:
         alike = form, keys.index(self.file.key), id(text)
         if alike not in self._around:
             names = {key: TaskRef(name) for key, name in zip(keys, _names(keys, self.file.key))}
-            found = steps_of(with_values(node, names), Facts(nowhere))
+            found = steps_of(with_values(node, names), self._facts)
             once = index is None or stands_once(index, found)
             self._around[alike] = self._assembled(found, text) if once else None
         return self._around[alike], keys
@@ -173,6 +188,8 @@ class Edit:
             first = task.args[0] if task.args else None
             if type(first) is TaskRef and first.key == FILE:
                 task = text.made
+            elif self._moved:
+                task = constant_of(step, self._facts) or task
             steps.append((step, task))
         made = assembled("", steps, False)
         if made.func is pipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ CHUNKS: dict[Any, str] = {
     **dict.fromkeys((np.prod, np.nanprod), "product"),
     **dict.fromkeys((np.max, of_dask(reductions, "chunk_max")), "maximum"),
     **dict.fromkeys((np.min, of_dask(reductions, "chunk_min")), "minimum"),
+    of_dask(reductions, "_nanmax_skip"): "nanmax",
+    of_dask(reductions, "_nanmin_skip"): "nanmin",
     np.any: "any",
     np.all: "all",
     _MEAN: "mean",
@@ -35,10 +37,12 @@ SOME: dict[Any, str] = {
     of_dask(reductions, "moment_combine"): "moment",
 }
 ALL = {of_dask(reductions, "mean_agg"): "mean", of_dask(reductions, "moment_agg"): "moment"}
+#: Of complex numbers, some of which are nan, these give the first one.
+_EXTREMES = frozenset(("maximum", "minimum", "nanmax", "nanmin"))
 #: What means and moments may call in place of a sum and a count.
 _CALLED = {
     "mean": frozenset((np.sum, np.nansum, reductions.numel, of_dask(reductions, "nannumel"))),
-    "moment": frozenset((np.sum, reductions.numel)),
+    "moment": frozenset((np.sum, np.nansum, reductions.numel, of_dask(reductions, "nannumel"))),
 }
 #: What dask gives them besides.
 OPTIONS = frozenset(("axis", "keepdims", "dtype", "sum", "numel", "order", "ddof", "implicit_complex_dtype"))
@@ -48,8 +52,17 @@ class Visible(Exception):
     """Somebody sees the borders."""
 
 
-def kind_of(kind: str, call: Call) -> Any:
-    """What has to be the same for a block and for those that are put together."""
+def kind_of(kind: str, call: Call, dtypes: Collection[str] = ()) -> Any:
+    """What has to be the same for a block and for those that are put together.
+
+    Raises
+    ------
+    Visible
+        If blocks are not summed up, or are numbers of a kind of which something of each block is seen: the
+        first of some complex nans, or distances from the mean of a block without their signs.
+    """
+    if "c" in dtypes and (kind in _EXTREMES or call.kwargs.get("order", 2) > 2):
+        raise Visible
     if kind not in _CALLED:
         return kind
     given = call.kwargs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.passes.align_reads.constants import are_broadcast, constant_of, references_of
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
@@ -24,7 +25,7 @@ from dask_rewrite.passes.demand.elementwise import TABLE
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.steps import Opaque, Step, Values, references, step_of, steps_of
+from dask_rewrite.passes.steps import Opaque, Step, Values, step_of, steps_of
 
 #: Literals of these types are the same if they read the same.
 _PLAIN = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))
@@ -58,6 +59,7 @@ class Borders:
         self._forms: dict[Any, int] = {}
         self._alike: dict[Any, tuple[Seen, Key] | None] = {}
         self._ends: dict[Any, tuple[bool, Key]] = {}  # of what partial results are put together by
+        self._broadcast: Counter[Any] = Counter()  # constants, by how often they are broadcast with a block
         self._ending: list[tuple[Step, bool]] = []  # the steps of a task that may be the last to see borders
 
     def walk(self) -> None:
@@ -154,8 +156,10 @@ class Borders:
         try:
             steps = steps_of(node, self._site.facts)
             for step in steps:
-                forms[step] = self._form(step.task, forms)
+                forms[step] = self._form(constant_of(step, self._site.facts) or step.task, forms)
                 last = tags[step] = self._step(step, forms[step], tags, key)
+            if key in self._file.inside and not are_broadcast(steps, self._broadcast, self._site.facts):
+                raise Visible
         except (Opaque, *UNUSUAL) as error:
             raise Visible from error
         return last, steps
@@ -183,7 +187,7 @@ class Borders:
 
     def _step(self, step: Step, form: int, tags: Mapping[Any, Seen], key: Key) -> Seen:
         task = step.task
-        refs = [ref for arg in (*task.args, *task.kwargs.values()) for ref in references(arg)]
+        refs = references_of(task)
         if any(ref.key == self._file.key for ref in refs):
             return Tile(form, self._box(key))
         found = []
@@ -198,9 +202,11 @@ class Borders:
             raise Visible
         if type(found[0][1]) is Partial:
             return self._together(step, call, found)
-        return self._of_tile(step, form, call, found)
+        return self._of_tile(step, form, call, found, key in self._file.inside)
 
-    def _of_tile(self, step: Step, form: int, call: Call, found: Sequence[tuple[TaskRef, Any]]) -> Seen:
+    def _of_tile(
+        self, step: Step, form: int, call: Call, found: Sequence[tuple[TaskRef, Any]], reads: bool
+    ) -> Seen:
         """Work element by element, or a reduction."""
         tile = Tile(form, found[0][1].box)
         if any(type(other) is not Tile or other.box != tile.box for _, other in found):
@@ -220,6 +226,8 @@ class Borders:
                 taken += 1
                 if there != shape:
                     raise Visible
+            elif reads and constant_of(part.of, self._site.facts) is not None:
+                self._broadcast[part.of.key] += 1
             else:
                 first = len(shape) - len(there)
                 self.free -= {first + axis for axis, n in enumerate(there) if n > 1}
@@ -237,9 +245,7 @@ class Borders:
         dtypes = {fact.dtype.kind for fact in facts}
         if not self._reassociate and not dtypes.issubset("biu"):
             raise Visible
-        kind = kind_of(CHUNKS[call.func], call)
-        if "c" in dtypes and (kind in ("maximum", "minimum") or call.kwargs.get("order", 2) > 2):
-            raise Visible  # the first of some nans; distances from the mean of a block, without their signs
+        kind = kind_of(CHUNKS[call.func], call, dtypes)
         self.free &= frozenset(axes)
         rest = tuple([ends for axis, ends in enumerate(tile.box) if axis not in axes])
         return Partial(tile.form, kind, axes, rest, 1, (tile.box,), ())

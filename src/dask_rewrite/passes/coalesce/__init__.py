@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from dask_rewrite.passes.coalesce.weights import Weights
 from dask_rewrite.passes.coalesce.write import Batch, Writer
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,24 @@ class Coalesce:
         return graph.with_nodes(nodes)
 
     def _batches(self, graph: Graph, context: Context) -> Iterator[Batch]:
-        weights = Weights(Site(graph, context), self.max_bytes, self.max_unknown)
+        site = Site(graph, context)
+        weights = Weights(site, self.max_bytes, self.max_unknown)
         token = fingerprint([self.name, graph.origin.token])
         nodes: Any = graph.nodes
+        waiting: Waiting | None = None
         for levels, most in groups(graph, context, weights):
             keys = [key for level in levels for key in level]
             places = [(number, *key[1:]) for number, level in enumerate(levels) for key in level]
-            edges = tile_edges(places, most, weights.axes(dict(zip(places, keys))))
+            blocks = dict(zip(places, keys))
+            waiting = waiting or Waiting(site)
+            limits = [n if may else 1 for n, may in zip(waiting.limits(blocks), weights.axes(blocks))]
+            edges = tile_edges(places, most, limits)
             for form in forms([nodes[key] for key in keys]):
                 pick_form = itemgetter(*form.rows)
                 members = pick_form(keys)
                 call, producer = form.template.__call__, nodes[members[0]]._data_producer
-                for rows in tiled(pick_form(places), edges):
+                tiles = tiled(pick_form(places), edges)
+                for rows in chain.from_iterable([waiting.near(tile, members) for tile in tiles]):
                     first = members[rows[0]]
                     if len(rows) > 1 and context.remarks.allow(self.name, first):
                         pick = itemgetter(*rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def tile_edges(
-    coordinates: Sequence[tuple[int, ...]], most: int, along: Sequence[bool] = ()
+    coordinates: Sequence[tuple[int, ...]], most: int, limits: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """How many arrays a tile goes through, and blocks along each axis: powers of two, as equal as can be.
 
@@ -22,8 +22,8 @@ def tile_edges(
         Where the blocks stand: the number of the array, and the place in it.
     most : int
         Blocks of a tile at most.
-    along : sequence of bool, optional
-        Whether tiles may be longer than one block on each axis.
+    limits : sequence of int, optional
+        Blocks of a tile along each axis at most.
 
     Examples
     --------
@@ -31,13 +31,15 @@ def tile_edges(
     (1, 8, 4)
     >>> tile_edges([(n, i) for n in range(10) for i in range(3)], 32)
     (8, 4)
+    >>> tile_edges([(0, i, j) for i in range(10) for j in range(10)], 32, [1, 10, 2])
+    (1, 8, 2)
     """
-    axes = list(zip(*coordinates))
-    extents = [len(set(axis)) if may else 1 for axis, may in zip(axes, along or [True] * len(axes))]
+    extents = [len(set(axis)) for axis in zip(*coordinates)]
     edges = [1] * len(extents)
     size = 1
     while 2 * size <= most:
-        room = [axis for axis, extent in enumerate(extents) if edges[axis] < extent]
+        long = [2 * edge > limit for edge, limit in zip(edges, limits or [most] * len(edges))]
+        room = [axis for axis, extent in enumerate(extents) if edges[axis] < extent and not long[axis]]
         if not room:
             break
         edges[min(room, key=lambda axis: (axis == 0, edges[axis]))] *= 2

@@ -1,0 +1,137 @@
+"""What may go into one task, so that what is there already does not wait long for the rest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from statistics import median
+from typing import Any
+
+from dask._task_spec import Task
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.passes.site import Site
+
+#: Bytes of results that may be made between the first of the tasks that go into one and the last: so many,
+#: or this part of all that is made.
+HELD, PART = 2**22, 128
+#: Blocks of a layer that are looked at.
+_BLOCKS = 8
+
+
+class Waiting:
+    """About when each task runs, in bytes that are made before it.
+
+    What is needed for one output is made before what is needed for the next, and what can be made of that
+    already comes first of all. So ``x - x.mean(axis=0)`` is made column by column, each of which is let go
+    of before the next one is made: a task that takes means of several columns holds all of these. It only
+    matters where blocks are held for something that has to wait for much else.
+
+    Parameters
+    ----------
+    site : Site
+        The graph, and what is known of it: one block of each layer is looked at.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site, self._nodes = site, site.graph.nodes
+        sample = {layer_name(key): key for key in self._nodes}
+        sizes = {name: estimate(site.facts, key) for name, key in sample.items()}
+        self._nbytes = {name: 0 if size is None else size.nbytes for name, size in sizes.items()}
+        total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))
+        self._room = max(1, HELD, total // PART)
+        self._needed: dict[Any, bool] = {}
+        self._matters = any(map(self._keeps_waiting, sample.values()))
+
+    def far(self, keys: Sequence[Key]) -> bool:
+        """Whether some tasks wait long for each other."""
+        return len(self.near(range(len(keys)), keys)) > 1
+
+    def near(self, rows: Sequence[int], keys: Sequence[Key]) -> list[Sequence[int]]:
+        """Some tasks, in groups between whose first and last not much is made."""
+        if not self._matters:
+            return [rows]
+        made = [self._made.get(keys[row], 0) for row in rows]
+        first = min(made, default=0)
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for row, at in zip(rows, made):
+            groups[(at - first) // self._room].append(row)
+        return list(groups.values())
+
+    def limits(self, blocks: Mapping[tuple[int, ...], Key]) -> list[int]:
+        """How many neighbours may go together along each axis, of blocks by their places."""
+        places = list(blocks)
+        found = [len(places)] * len(places[0])
+        for axis in range(len(found)) if self._matters else ():
+            between = [
+                abs(self._made[blocks[place]] - self._made[other])
+                for place in places[:: len(places) // _BLOCKS | 1]
+                for step in (-1, 1)
+                if (other := blocks.get((*place[:axis], place[axis] + step, *place[axis + 1 :]))) is not None
+            ]
+            if between:
+                found[axis] = self._room // max(1, int(median(between)))
+        return found
+
+    @cached_property
+    def _made(self) -> dict[Key, int]:
+        """Bytes that are made until a task is done."""
+        order = _order(self._site.graph, self._site.context.consumers(self._site.graph))
+        return dict(zip(order, accumulate(map(self._nbytes.__getitem__, map(layer_name, order)))))
+
+    def _keeps_waiting(self, key: Key) -> bool:
+        """A task waits for much, and holds a block for which less is needed."""
+        held = [dep for dep in self._nodes[key]._dependencies if type(self._site.node(dep)) is Task]
+        shared = [dep for dep in held if len(held) > 1 and not self._site.used_once(dep)]
+        return bool(shared) and self._needs_much(key) and not all(map(self._needs_much, shared))
+
+    def _needs_much(self, key: Key) -> bool:
+        """Whether much has to be made for the tasks of a layer."""
+        name = layer_name(key)
+        if name not in self._needed:
+            seen, stack, total = {key}, [key], 0
+            while stack and total <= self._room:
+                here = stack.pop()
+                total += self._nbytes.get(layer_name(here), 0)
+                deps = [dep for dep in self._nodes[here]._dependencies if dep in self._nodes]
+                stack += [dep for dep in deps if dep not in seen]
+                seen.update(deps)
+            self._needed[name] = total > self._room
+        return self._needed[name]
+
+
+def _order(graph: Graph, users: Mapping[Key, Sequence[Key]]) -> list[Key]:
+    """All tasks, each after those that it needs, and soon after the last of these.
+
+    >>> from dask._task_spec import Task, TaskRef
+    >>> nodes = {"z": Task("z", max, TaskRef("y"), TaskRef("b")), "y": Task("y", abs, TaskRef("a"))}
+    >>> nodes |= {"a": Task("a", int), "b": Task("b", int)}
+    >>> _order(Graph(nodes, ("z",)), {"a": ["y"], "y": ["z"], "b": ["z"]})
+    ['a', 'y', 'b', 'z']
+    """
+    nodes: Mapping[Key, Any] = graph.nodes
+    left = {key: len(node._dependencies) for key, node in nodes.items()}
+    place = {key: i for i, key in enumerate(nodes)}
+    order: list[Key] = []
+    done: set[Key] = set()
+    stack = list(reversed(graph.outputs))
+    while stack:
+        key = stack.pop()
+        if key in done:
+            continue
+        if left[key]:
+            missing = [dep for dep in nodes[key]._dependencies if dep not in done]
+            stack += [key, *sorted(missing, key=place.__getitem__, reverse=True)]
+            continue
+        done.add(key)
+        order.append(key)
+        for user in reversed(users.get(key, ())):
+            left[user] -= 1
+            if not left[user]:
+                stack.append(user)
+    return order

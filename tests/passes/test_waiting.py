@@ -1,0 +1,65 @@
+"""What is put together does not make blocks wait that could be let go of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import dask_rewrite
+from dask_rewrite.passes import waiting
+from helpers import assert_same
+
+
+def numbered(block_info: Any = None) -> Any:
+    """Numbers that are all different."""
+    (rows, columns) = block_info[None]["array-location"]
+    return np.add.outer(np.arange(*rows) * 1e4, np.arange(*columns))
+
+
+def array(rows: int, columns: int, size: int) -> Any:
+    chunks = ((size,) * rows, (size,) * columns)
+    return da.map_blocks(numbered, chunks=chunks, dtype="f8", meta=np.empty((0, 0)))
+
+
+PROGRAMS: dict[str, Any] = {
+    "anomalies": lambda x: abs(x - x.mean(axis=0)).max(),
+    "anomalies of rows": lambda x: abs(x - x.mean(axis=1)[:, None]).max(),
+    "standardized": lambda x: ((x - x.mean(axis=0)) / x.std(axis=0)).sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_little_more_is_held_than_in_stock(name: str) -> None:
+    made = PROGRAMS[name](array(72, 72, 60))
+    found = dask_rewrite.forecast(made, threads=2)
+    assert found.after.tasks < found.before.tasks / 3
+    assert found.after.peak < found.before.peak + 3 * waiting.HELD
+
+
+def test_columns_are_let_go_of_one_by_one() -> None:
+    made = PROGRAMS["anomalies"](array(240, 12, 80))
+    found = dask_rewrite.forecast(made, threads=2)
+    assert found.before.peak > 2 * waiting.HELD
+    assert found.after.peak < 1.2 * found.before.peak
+    with dask.config.set({"rewrite.disable": ["coalesce"]}):
+        apart = dask_rewrite.forecast(made, threads=2)
+    assert apart.after.peak < 1.2 * found.before.peak
+    assert found.after.tasks < apart.after.tasks / 2
+
+
+@pytest.mark.parametrize("size", [4, 60])
+def test_answers_are_the_same_on_both_sides(size: int) -> None:
+    made = [make(array(60, 40, size)) for make in PROGRAMS.values()]
+    expected = dask.compute(*made, scheduler="threads")
+    with dask_rewrite.enable():
+        assert_same(dask.compute(*made, scheduler="threads"), expected)
+
+
+def test_neighbours_of_halos_do_not_wait_for_long() -> None:
+    """Rows of blocks are large, but nothing waits for much: what is put together is as before."""
+    made = array(80, 80, 60).map_overlap(np.negative, depth=1, boundary="none", dtype="f8").sum()
+    assert dask_rewrite.forecast(made, threads=2).after.tasks < 3_000
