@@ -15,7 +15,7 @@ from dask_rewrite.graph.postorder import postorder
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import distinct, stored_chunks
+from dask_rewrite.passes.align_reads.storage import distinct, saves_time, stored_chunks
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.movement.moves import JOINS
@@ -27,6 +27,7 @@ _MANY = 200_000
 #: Percent of chunks decoded too often from which memory is given for blocks that are put together.
 _MUCH = 25
 _COPIES = "to put large blocks together takes memory, and saves few chunks"
+_READS = "each read takes long, and saves few chunks"
 _TOO_MANY = "the blocks cut the stored chunks into far more reads"
 
 
@@ -132,6 +133,10 @@ class AlignReads:
         copied = context.machine.threads * file.largest(blocks.values())
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
+            return None
+        added = edit.reads(list(blocks.values())) - len(blocks)
+        if not saves_time(file.source, file.chunks, direct - decoded, added):
+            remarks.missed(self.name, file.key, _READS)
             return None
         if not remarks.allow(self.name, file.key):
             return None

@@ -97,6 +97,11 @@ class Edit:
                     now -= bytes_of[unit]
         return decoded, most
 
+    def reads(self, boxes: Sequence[Box]) -> int:
+        """How many reads there are: of units that blocks share, and one at least of the rest of a block."""
+        rest = [any(self._times[unit] == 1 for unit in self._units(box)) for box in boxes]
+        return sum([times > 1 for times in self._times.values()]) + sum(rest)
+
     def _piece(self, axis: int, ends: tuple[int, int]) -> tuple[Ranges, tuple[int, ...]]:
         """The ranges of units that a range touches, and what they are seen from where it begins."""
         found = self._pieces.get((axis, ends))

@@ -7,8 +7,14 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-from dask_rewrite.analysis.knowledge.loading import Source, source_of
+from dask_rewrite.analysis.knowledge.loading import Source, file_of, source_of
+from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER
 from dask_rewrite.passes.demand.boxes import Box, size
+
+#: Seconds that xarray takes for a read of a netCDF file, however small; that a chunk takes, and a byte of it.
+_READ, _CHUNK, _BYTE = 1e-3, 1e-4, 2e-9
+#: Seconds that may be lost by decoding each chunk once.
+_LOST = 0.05
 
 
 def stored_chunks(source: Any) -> tuple[int, ...] | None:
@@ -29,6 +35,29 @@ def stored_chunks(source: Any) -> tuple[int, ...] | None:
     if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
         return None
     return found if len(found) == len(known.shape) and 0 not in known.shape else None
+
+
+def saves_time(source: Any, chunks: Sequence[int], saved: int, added: int) -> bool:
+    """Whether not to decode so many chunks again is worth so many more reads, or costs next to nothing.
+
+    Only xarray's reads of netCDF files take long whatever their size.
+
+    Parameters
+    ----------
+    source : object
+        The file.
+    chunks : sequence of int
+        The shape of what it decodes at once.
+    saved, added : int
+        Chunks, and reads.
+    """
+    if type(source).__name__ != ADAPTER:
+        return True
+    file = file_of(source)
+    if file is None or type(file.stored).__name__ != "Variable":
+        return True
+    nbytes: int = prod(chunks) * source.dtype.itemsize
+    return added * _READ - saved * (_CHUNK + nbytes * _BYTE) <= _LOST
 
 
 def touched(box: Box, chunks: Sequence[int]) -> int:
