@@ -83,6 +83,21 @@ def test_the_step_that_raised_is_named(on: None, scheduler: str) -> None:
     assert note in "".join(traceback.format_exception(error))
 
 
+def located(block: Any, block_info: Any = None) -> Any:
+    if block_info[0]["chunk-location"] == (1, 1):
+        raise RuntimeError("a bad block")
+    return block
+
+
+def test_functions_that_ask_for_their_place_are_named(on: None) -> None:
+    x = da.ones((40, 40), chunks=20).map_blocks(located, dtype="f8") + 1
+    with pytest.raises(RuntimeError, match="a bad block") as caught:
+        x.sum().compute(scheduler="sync")
+    (note,) = caught.value.__notes__
+    assert "raised by 'located'" in note
+    assert "_pass_extra_kwargs" not in note
+
+
 def test_type_message_and_pickling_stay(on: None) -> None:
     error = failure(program())
     assert type(error) is BadBlock

@@ -134,3 +134,16 @@ def test_the_answer_is_the_same(tmp_path: Path) -> None:
         expected = dask.compute(*made)
         with dask.config.set({"rewrite.memory-limit": x.nbytes // 3}):
             assert dask.compute(*made) == expected
+
+
+def test_batches_of_tiny_tasks_are_given_up_for_a_limit() -> None:
+    """What goes into one of them is held together."""
+    x = da.map_blocks(np.random.default_rng(1).random, (50, 50), chunks=((50,) * 48, (50,) * 48), dtype="f8")
+    made = abs(x - x.mean(axis=0)).max()
+    free = dask_rewrite.forecast(made, threads=2)
+    limit = 3 * free.before.peak
+    assert limit < free.after.floor
+    with dask.config.set({"rewrite.memory-limit": limit}):
+        found = dask_rewrite.forecast(made, threads=2)
+    assert found.after.peak <= limit
+    assert found.after.tasks > free.after.tasks

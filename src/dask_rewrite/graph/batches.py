@@ -64,6 +64,13 @@ def one_of(results: Key, row: int | slice) -> Task:
     return make_task(None, operator.getitem, (TaskRef(results), row), NO_KWARGS, frozenset([results]))
 
 
+def is_batch(node: Any) -> bool:
+    """Whether a task is a batch."""
+    if type(node) is not Task or node.func is not ndeepmap or type(node.args[1]) is not MethodType:
+        return False
+    return type(node.args[1].__self__) is Task and type(node.args[2]) is Task
+
+
 def tasks_of(node: Any) -> list[Any] | None:
     """What a batch computes, row by row, as expressions; None for anything else.
 
@@ -76,11 +83,9 @@ def tasks_of(node: Any) -> list[Any] | None:
     >>> tasks_of(body) is None
     True
     """
-    if type(node) is not Task or node.func is not ndeepmap or type(node.args[1]) is not MethodType:
+    if not is_batch(node):
         return None
     body, values = node.args[1].__self__, node.args[2]
-    if type(body) is not Task or type(values) is not Task:
-        return None
     if values.func is repeat:
         return [body] * values.args[1]
     names, cells = values.args[1].args[1:]

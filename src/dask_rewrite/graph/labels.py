@@ -17,6 +17,9 @@ _PLUMBING = frozenset(
     [pipe, identity, _identity_cast, operator.call, dict, list, tuple, map, ndeepmap, zip, chain, repeat]
 )
 
+#: How dask calls functions that ask where their block stands (``block_id``, ``block_info``).
+_WITH_PLACES = "_pass_extra_kwargs"
+
 
 def functions_of(node: Any) -> list[str]:
     """The functions of a task in the order in which they run, however it is nested.
@@ -46,6 +49,8 @@ def step_name(task: Task) -> str:
     func = task.func
     if isinstance(task, List) or is_template(func):
         return ""
+    if getattr(func, "__name__", "") == _WITH_PLACES and task.args and callable(task.args[0]):
+        func = task.args[0]
     if isinstance(func, functoolz.Compose):
         return "|".join(map(funcname, (func.first, *func.funcs)))
     try:

@@ -17,10 +17,12 @@ from dask_rewrite.analysis.memory.runs import Run, floor_of, simulate
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.config import Options
+from dask_rewrite.graph.batches import is_batch
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
 from dask_rewrite.hook.reading_again import reading_again
 from dask_rewrite.hook.taking_turns import Ordered, taking_turns
+from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.pipeline.final_names import with_names
 from dask_rewrite.pipeline.selection import select
@@ -45,9 +47,9 @@ def chosen(
 ) -> tuple[Graph, Run]:
     """The first plan that fits, or else the one that holds least; and its simulated run.
 
-    Tried are the graph as it is, and what :func:`taking_turns` makes of it; then, with that again, blocks are
-    read again for which there is no room, or all that would wait for a reduction over many blocks, or for any
-    other task.
+    Tried are the graph as it is, and what :func:`taking_turns` makes of it; then the same without batches of
+    tiny tasks, whose results are all held as long as one of them; then blocks are read again for which there
+    is no room, or all that would wait for a reduction over many blocks, or for any other task.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ def chosen(
     search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
     for number, (plan, steps) in enumerate(_plans(graph, rewrite, options, trace)):
         before = search.best
-        done = search.look_at(plan, str(number))
+        done = search.look_at(plan, str(number)) and (search.fits or not _has_batches(plan))
         if search.best is not before and trace is not None and steps is not None:
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
         if done:
@@ -85,18 +87,30 @@ def chosen(
 def _plans(
     graph: Graph, rewrite: Callable[..., Graph | None] | None, options: Options, trace: Trace | None
 ) -> Iterator[tuple[Graph, Trace | None]]:
-    """The plan that there is, and those that compute more than once, each with what was done for it."""
+    """The plan that there is, one without batches, and those that compute more than once.
+
+    Each comes with what was done for it.
+    """
     yield graph, None
     if rewrite is None:
         return
+    before, others = options, []
+    if _has_batches(graph):
+        options = replace(options, disable=options.disable | {Coalesce.name})
+        others.append(options)
     least = max(1, min(Reread().min_bytes, (options.memory_limit or 0) // _SMALL))
     given = options.options.get(Reread.name, {})
     finer = {**options.options, Reread.name: {"min-bytes": least, "min-blocks": 1, **given}}
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
-    for other in (replace(options, reread=True), replace(options, reread=True, options=finer)):
+    others += [replace(options, reread=True), replace(options, reread=True, options=finer)]
+    for other in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)
-        if other != options and (plan := rewrite(options=other, trace=steps)) is not None:
+        if other != before and (plan := rewrite(options=other, trace=steps)) is not None:
             yield plan, steps
+
+
+def _has_batches(graph: Graph) -> bool:
+    return any(map(is_batch, graph.nodes.values()))
 
 
 class _Best(NamedTuple):
@@ -141,6 +155,11 @@ class _Search:
             self._with_turns(found, f"{name} again {way}", len(found.order) - len(order))
             for way, found in enumerate(reading_again(ordered, limit, self._options))
         )
+
+    @property
+    def fits(self) -> bool:
+        """A plan was found that holds no more than the limit."""
+        return self.best is not None and self._least() <= self._limit
 
     def found(self) -> _Best:
         """The best plan, under names that no other plan has."""

@@ -115,7 +115,7 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
     Returns
     -------
     Graph or None
-        None if the pass at the checkpoint finds nothing to do, or was never reached.
+        None if it was never reached, or if the pass there finds nothing to do and the same passes follow.
     """
     if checkpoint.graph is None or checkpoint.context is None:
         return None
@@ -125,7 +125,7 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
     started = perf_counter()
     try:
         graph = Pipeline(passes[at : at + 1], callbacks).run(checkpoint.graph, context)
-        if graph is checkpoint.graph:
+        if graph is checkpoint.graph and options.disable == checkpoint.context.options.disable:
             return None
         graph = _settled(graph, Pipeline(passes[at + 1 :], callbacks), context, trace)
     finally:
