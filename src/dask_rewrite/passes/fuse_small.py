@@ -237,14 +237,17 @@ class _Absorbing:
         return taken
 
     def _frees(self, task: Task) -> bool:
-        """A block that was held for this task may be let go of after it."""
+        """A block that was held for this task, the last that takes it, may be let go of after it."""
         given = estimate(self._site.facts, task.key)
         for dep in task._dependencies if given is not None else ():
-            if _is_held(dep, self._site):
+            if _is_held(dep, self._site) and self._is_last(task.key, self._site.consumers(dep)):
                 taken = estimate(self._site.facts, dep)
                 if given is not None and taken is not None and taken.nbytes >= 2 * given.nbytes:
                     return True
         return False
+
+    def _is_last(self, key: Key, users: Collection[Key]) -> bool:
+        return self._waiting is not None and self._waiting.is_last(key, users)
 
     def _lets_go(self, task: Task, gathered: bool) -> bool:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from statistics import median
@@ -51,6 +51,10 @@ class Waiting:
     def far(self, keys: Sequence[Key]) -> bool:
         """Whether some tasks wait long for each other."""
         return len(self.near(range(len(keys)), keys)) > 1
+
+    def is_last(self, key: Key, others: Iterable[Key]) -> bool:
+        """Whether none of some tasks comes after this one."""
+        return all(self._made.get(other, 0) <= self._made.get(key, 0) for other in others)
 
     def near(self, rows: Sequence[int], keys: Sequence[Key]) -> list[Sequence[int]]:
         """Some tasks, in groups between whose first and last not much is made."""
