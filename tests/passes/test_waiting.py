@@ -8,10 +8,12 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import Task, TaskRef
 
 import dask_rewrite
+from dask_rewrite.graph.postorder import greedy_order
 from dask_rewrite.passes import waiting
-from helpers import assert_same
+from helpers import assert_same, switched_on
 
 
 def numbered(block_info: Any = None) -> Any:
@@ -51,12 +53,41 @@ def test_columns_are_let_go_of_one_by_one() -> None:
     assert found.after.tasks < apart.after.tasks / 2
 
 
-@pytest.mark.parametrize("size", [4, 60])
-def test_answers_are_the_same_on_both_sides(size: int) -> None:
-    made = [make(array(60, 40, size)) for make in PROGRAMS.values()]
-    expected = dask.compute(*made, scheduler="threads")
-    with dask_rewrite.enable():
-        assert_same(dask.compute(*made, scheduler="threads"), expected)
+@pytest.mark.parametrize(
+    ("size", "part", "matters"),
+    [
+        (4, waiting.PART, False),  # columns of 12 kB
+        (80, waiting.PART, True),  # of 5 MB, which is more than may be made in between
+        (80, 1, False),  # and less than all
+    ],
+)
+def test_answers_are_the_same_on_both_sides(
+    size: int, part: int, matters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    look = waiting.Waiting.__init__
+
+    def looked(self: waiting.Waiting, site: Any) -> None:
+        look(self, site)
+        seen.append(self._matters)
+
+    monkeypatch.setattr(waiting, "PART", part)
+    monkeypatch.setattr(waiting.Waiting, "__init__", looked)
+    for make in PROGRAMS.values():
+        made = make(array(100, 24, size))
+        expected = made.compute(scheduler="threads", num_workers=2)
+        with switched_on(num_workers=2):
+            assert_same(made.compute(scheduler="threads"), expected)
+    assert seen
+    assert any(seen) is matters
+
+
+def test_what_lies_outside_and_circles_have_an_end() -> None:
+    nodes = {
+        key: Task(key, max, *map(TaskRef, needs)) for key, needs in (("a", "xb"), ("b", "ya"), ("c", "x"))
+    }
+    users = {"b": ["a"], "a": ["b"], "x": ["a", "c"], "y": ["b"]}
+    assert list(greedy_order(["c", "a"], nodes, users)) == ["c"]
 
 
 def test_neighbours_of_halos_do_not_wait_for_long() -> None:

@@ -110,11 +110,7 @@ def _is_known(task: Task, site: Site) -> bool:
 
 def _takes_held(task: Task, site: Site) -> bool:
     """A task takes a block that others take as well, besides what it has to wait for."""
-    return len(task._dependencies) > 1 and any(_is_held(dep, site) for dep in task._dependencies)
-
-
-def _is_held(key: Key, site: Site) -> bool:
-    return type(site.node(key)) is Task and not site.used_once(key)
+    return len(task._dependencies) > 1 and any(map(site.is_shared, task._dependencies))
 
 
 class _Absorbing:
@@ -188,7 +184,7 @@ class _Absorbing:
         most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
         wide = max(WIDE + 1, most) if combining(task.func) else most
         gathers = type(task.key) is str and task.key.startswith(FINALIZE)
-        far = self._waiting is not None and self._waiting.far(references)
+        far = self._waiting if self._waiting is not None and self._waiting.far(references) else None
         room = self._max_tasks
         reads = 0
         taken: dict[Key, GraphNode] = {}
@@ -208,7 +204,7 @@ class _Absorbing:
                 continue
             if new and len(waits_for) > 1 and self._lets_go(producer, gathers):
                 continue
-            if far and self._frees(producer):
+            if far is not None and self._frees(producer, far):
                 continue
             if len(new) < len(producer._dependencies) and self._site.effect(task.key) == "unknown":
                 continue  # perhaps into what the producer takes, which has to be done with it before
@@ -236,18 +232,16 @@ class _Absorbing:
                 self._reads[task.key] = reads
         return taken
 
-    def _frees(self, task: Task) -> bool:
+    def _frees(self, task: Task, waiting: Waiting) -> bool:
         """A block that was held for this task, the last that takes it, may be let go of after it."""
-        given = estimate(self._site.facts, task.key)
-        for dep in task._dependencies if given is not None else ():
-            if _is_held(dep, self._site) and self._is_last(task.key, self._site.consumers(dep)):
-                taken = estimate(self._site.facts, dep)
-                if given is not None and taken is not None and taken.nbytes >= 2 * given.nbytes:
-                    return True
-        return False
-
-    def _is_last(self, key: Key, users: Collection[Key]) -> bool:
-        return self._waiting is not None and self._waiting.is_last(key, users)
+        site = self._site
+        given = estimate(site.facts, task.key)
+        if given is None:
+            return False
+        held = filter(site.is_shared, task._dependencies)
+        freed = [dep for dep in held if waiting.is_last(task.key, site.consumers(dep))]
+        sizes = [estimate(site.facts, dep) for dep in freed]
+        return any(size is not None and size.nbytes >= 2 * given.nbytes for size in sizes)
 
     def _lets_go(self, task: Task, gathered: bool) -> bool:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.

@@ -72,6 +72,10 @@ class Site:
         """Exactly one task uses it and nobody asked for it."""
         return self._users.get(key) == 1 and key not in self._outputs
 
+    def is_shared(self, key: Key) -> bool:
+        """A task makes it, and it is there for more than one other task."""
+        return type(self.node(key)) is Task and not self.used_once(key)
+
     def wanted(self, key: Key) -> bool:
         """Somebody asked for it."""
         return key in self._outputs

@@ -154,6 +154,11 @@ def references(arg: Any) -> Iterator[TaskRef]:
             stack.extend(here.args)
 
 
+def references_of(task: Task) -> list[TaskRef]:
+    """The references in all arguments of a step."""
+    return [ref for arg in (*task.args, *task.kwargs.values()) for ref in references(arg)]
+
+
 def assembled(key: Key, steps: Sequence[tuple[Step, Task]], producer: bool) -> Task:
     """The steps, each with the call that is made of it, as one task: nested, or a program."""
     nested = _nested(steps)

@@ -13,8 +13,8 @@ from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.graph.postorder import greedy_order
 from dask_rewrite.passes.site import Site
 
 #: Bytes of results that may be made between the first of the tasks that go into one and the last: so many,
@@ -85,13 +85,14 @@ class Waiting:
     @cached_property
     def _made(self) -> dict[Key, int]:
         """Bytes that are made until a task is done."""
-        order = _order(self._site.graph, self._site.context.consumers(self._site.graph))
+        graph = self._site.graph
+        order = list(greedy_order(graph.outputs, graph.nodes, self._site.context.consumers(graph)))
         return dict(zip(order, accumulate(map(self._nbytes.__getitem__, map(layer_name, order)))))
 
     def _keeps_waiting(self, key: Key) -> bool:
         """A task waits for much, and holds a block for which less is needed."""
         held = [dep for dep in self._nodes[key]._dependencies if type(self._site.node(dep)) is Task]
-        shared = [dep for dep in held if len(held) > 1 and not self._site.used_once(dep)]
+        shared = list(filter(self._site.is_shared, held)) if len(held) > 1 else []
         return bool(shared) and self._needs_much(key) and not all(map(self._needs_much, shared))
 
     def _needs_much(self, key: Key) -> bool:
@@ -107,35 +108,3 @@ class Waiting:
                 seen.update(deps)
             self._needed[name] = total > self._room
         return self._needed[name]
-
-
-def _order(graph: Graph, users: Mapping[Key, Sequence[Key]]) -> list[Key]:
-    """All tasks, each after those that it needs, and soon after the last of these.
-
-    >>> from dask._task_spec import Task, TaskRef
-    >>> nodes = {"z": Task("z", max, TaskRef("y"), TaskRef("b")), "y": Task("y", abs, TaskRef("a"))}
-    >>> nodes |= {"a": Task("a", int), "b": Task("b", int)}
-    >>> _order(Graph(nodes, ("z",)), {"a": ["y"], "y": ["z"], "b": ["z"]})
-    ['a', 'y', 'b', 'z']
-    """
-    nodes: Mapping[Key, Any] = graph.nodes
-    left = {key: len(node._dependencies) for key, node in nodes.items()}
-    place = {key: i for i, key in enumerate(nodes)}
-    order: list[Key] = []
-    done: set[Key] = set()
-    stack = list(reversed(graph.outputs))
-    while stack:
-        key = stack.pop()
-        if key in done:
-            continue
-        if left[key]:
-            missing = [dep for dep in nodes[key]._dependencies if dep not in done]
-            stack += [key, *sorted(missing, key=place.__getitem__, reverse=True)]
-            continue
-        done.add(key)
-        order.append(key)
-        for user in reversed(users.get(key, ())):
-            left[user] -= 1
-            if not left[user]:
-                stack.append(user)
-    return order

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from dask_rewrite.graph.postorder import postorder
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import distinct, saves_time, stored_chunks
+from dask_rewrite.passes.align_reads.storage import distinct, is_slow, loses_time, stored_chunks
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.movement.moves import JOINS
@@ -134,10 +135,11 @@ class AlignReads:
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
             return None
-        added = edit.reads(list(blocks.values())) - len(blocks)
-        if not saves_time(file.source, file.chunks, direct - decoded, added):
-            remarks.missed(self.name, file.key, _READS)
-            return None
+        if is_slow(file.source):
+            added = edit.reads(list(blocks.values())) - len(blocks)
+            if loses_time(direct - decoded, prod(file.chunks) * file.source.dtype.itemsize, added):
+                remarks.missed(self.name, file.key, _READS)
+                return None
         if not remarks.allow(self.name, file.key):
             return None
         for key, box in asked.items():

@@ -13,7 +13,7 @@ from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.graph.nodes import NO_KWARGS
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.steps import Step, references, step_of
+from dask_rewrite.passes.steps import Step, references_of, step_of
 
 
 def constant_of(value: Any, facts: Facts) -> Task | None:
@@ -44,8 +44,3 @@ def are_broadcast(steps: Sequence[Step], broadcast: Counter[Any], facts: Facts) 
     """All that constants of the shape of a block are there for is to be broadcast with a block, so often."""
     uses = Counter[Any]([ref.key for step in steps for ref in references_of(step.task)])
     return all(uses[step] == broadcast[step] for step in steps if constant_of(step, facts) is not None)
-
-
-def references_of(task: Task) -> list[TaskRef]:
-    """The references in the arguments of a step."""
-    return [ref for arg in (*task.args, *task.kwargs.values()) for ref in references(arg)]

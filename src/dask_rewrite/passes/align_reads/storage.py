@@ -37,27 +37,19 @@ def stored_chunks(source: Any) -> tuple[int, ...] | None:
     return found if len(found) == len(known.shape) and 0 not in known.shape else None
 
 
-def saves_time(source: Any, chunks: Sequence[int], saved: int, added: int) -> bool:
-    """Whether not to decode so many chunks again is worth so many more reads, or costs next to nothing.
+def is_slow(source: Any) -> bool:
+    """Whether each read of a file takes long, whatever its size: xarray's of netCDF files."""
+    file = file_of(source) if type(source).__name__ == ADAPTER else None
+    return file is not None and type(file.stored).__name__ == "Variable"
 
-    Only xarray's reads of netCDF files take long whatever their size.
 
-    Parameters
-    ----------
-    source : object
-        The file.
-    chunks : sequence of int
-        The shape of what it decodes at once.
-    saved, added : int
-        Chunks, and reads.
+def loses_time(saved: int, nbytes: int, added: int) -> bool:
+    """Whether so many chunks of so many bytes are not worth so many more slow reads, and it costs something.
+
+    >>> loses_time(1036, 19_600, 784), loses_time(69, 80_000, 60)
+    (True, False)
     """
-    if type(source).__name__ != ADAPTER:
-        return True
-    file = file_of(source)
-    if file is None or type(file.stored).__name__ != "Variable":
-        return True
-    nbytes: int = prod(chunks) * source.dtype.itemsize
-    return added * _READ - saved * (_CHUNK + nbytes * _BYTE) <= _LOST
+    return added * _READ - saved * (_CHUNK + nbytes * _BYTE) > _LOST
 
 
 def touched(box: Box, chunks: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
-from dask_rewrite.passes.align_reads.constants import are_broadcast, constant_of, references_of
+from dask_rewrite.passes.align_reads.constants import are_broadcast, constant_of
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
@@ -25,7 +25,7 @@ from dask_rewrite.passes.demand.elementwise import TABLE
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.steps import Opaque, Step, Values, step_of, steps_of
+from dask_rewrite.passes.steps import Opaque, Step, Values, references_of, step_of, steps_of
 
 #: Literals of these types are the same if they read the same.
 _PLAIN = frozenset((int, float, bool, complex, str, type(None), slice, *np.sctypeDict.values()))

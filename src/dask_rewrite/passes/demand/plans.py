@@ -19,7 +19,7 @@ from dask_rewrite.graph.templates import calls_frame
 from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
-from dask_rewrite.passes.steps import Step, Values, references, steps_of
+from dask_rewrite.passes.steps import Step, Values, references, references_of, steps_of
 
 RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
 
@@ -118,10 +118,8 @@ class Plan:
         return _agree(self._facts.within(task, sizes), step.value, lengths(made.box))
 
     def _all_of(self, step: Step) -> None:
-        task = step.task
-        for arg in (*task.args, *task.kwargs.values()):
-            for ref in references(arg):
-                self._need(ref, None)
+        for ref in references_of(step.task):
+            self._need(ref, None)
 
     def _need(self, of: Any, box: Box | None) -> None:
         if type(of) is not TaskRef:
