@@ -15,7 +15,7 @@ import pytest
 import zarr
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
-from zarr.storage import LoggingStore, MemoryStore
+from demand_cases import Stored, gets, square
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
@@ -31,36 +31,6 @@ def small_blocks_too() -> Any:
     """As the blocks of these tests are."""
     with dask.config.set({"rewrite.options": {"demand": {"min-bytes": 1}}}):
         yield
-
-
-class Stored:
-    """A Zarr array whose store counts how often a chunk is read."""
-
-    def __init__(self, data: np.ndarray[Any, Any], chunks: tuple[int, ...]) -> None:
-        store = LoggingStore(MemoryStore(), log_level="ERROR")
-        self.array = zarr.create_array(store=store, shape=data.shape, chunks=chunks, dtype=data.dtype)
-        self.array[...] = data
-        self.counter = store.counter
-        self.counter.clear()
-
-
-def gets(
-    make: Callable[[Any], Any], source: Stored, chunks: tuple[int, ...], **config: Any
-) -> tuple[int, Any]:
-    """How many stored chunks are read, and the result."""
-    made = make(da.from_array(source.array, chunks=chunks))
-    source.counter.clear()
-    with dask.config.set(config):
-        several = dask.compute(*(made if type(made) is tuple else (made,)), scheduler="sync")
-    return source.counter["get"], several
-
-
-def square(dtype: str = "f8") -> np.ndarray[Any, Any]:
-    data = (np.random.default_rng(0).random((100, 100)) * 1000).astype(dtype)
-    if dtype == "f8":
-        data[::7, ::3] = np.nan
-        data[::5, 1::4] = -0.0
-    return data
 
 
 #: On (100, 100), stored in chunks of 10 and cut into blocks of 20: how many stored chunks are wanted.

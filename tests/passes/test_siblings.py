@@ -182,6 +182,21 @@ def test_declines(name: str) -> None:
     assert not remarks.counts["siblings", "applied"]
 
 
+def test_blocks_in_memory_and_those_of_unknown_functions() -> None:
+    graph = by_rows(added)
+    graph.nodes["x", 0] = DataNode(("x", 0), np.arange(ROWS * 3.0).reshape(ROWS, 3))
+    assert len(run(graph)[0].nodes) == ROWS + 1 + 8
+    data = np.random.default_rng(0).random((ROWS, 30))
+    for x in (
+        da.from_array(data, chunks=(ROWS, 10)),
+        da.from_array(data, chunks=(ROWS, 10)).map_blocks(twice, dtype="f8", meta=np.empty((0, 0))),
+    ):
+        y = da.concatenate([x[i : i + 4].sum(axis=0) + i for i in range(ROWS - 4)]).sum()
+        assert_same_as_stock(y)
+        with switched_on(), dask.config.set(num_workers=2, scheduler="threads"):
+            assert len(tasks_of(y)) < 50 < len(stock_tasks_of(y))
+
+
 def test_guards() -> None:
     graph = by_rows(added)
     some = tuple(("y", i) for i in range(0, ROWS, 2))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from dask.callbacks import Callback
 
 from helpers import assert_same_as_stock, distinct, stock_tasks_of, switched_on, tasks_of
@@ -39,11 +41,21 @@ def scheduled(made: Any) -> int:
     return counts[0]
 
 
-def test_no_more_than_native_chunks_where_the_result_is_computed() -> None:
+SOURCES: dict[str, Callable[[], Any]] = {
+    "made in tasks": source,
+    "in memory": lambda: da.from_array(np.random.default_rng(0).random((1000, 50)), chunks=(100, 5)),
+    "of a user's function": lambda: source().map_blocks(lambda block: block + 1, dtype="f8"),
+    "stored": lambda: da.from_array(zarr.zeros((1000, 50), chunks=(100, 5)), chunks=(100, 5)),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_more_than_native_chunks_where_the_result_is_computed(name: str) -> None:
     """Another optimizer needs 490 for the first, of which its blocks are those of the source."""
     xr = pytest.importorskip("xarray")
-    assert scheduled(xr.DataArray(source(), dims=("t", "x")).rolling(t=31).mean()) <= 490
-    assert scheduled(windows(source())) <= 2 * BLOCKS + 1
+    x = SOURCES[name]()
+    assert scheduled(xr.DataArray(x, dims=("t", "x")).rolling(t=31).mean()) <= 490
+    assert scheduled(windows(x)) <= 2 * BLOCKS + 1
 
 
 def test_fewer_where_the_blocks_are_not_asked_for() -> None:

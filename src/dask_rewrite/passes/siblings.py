@@ -9,13 +9,13 @@ from itertools import chain
 from math import ceil
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import _shuffle
 from dask.typing import Key
 from toolz import groupby
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes, depths_of
@@ -71,7 +71,7 @@ class Siblings:
             return graph
         users = context.users(graph)
         busy = {key for key, count in users.items() if count >= _LEAST}
-        busy = {key for key in busy if type(graph.nodes.get(key, DataNode)) is Task}
+        busy = {key for key in busy if key in graph.nodes and _is_block(graph.nodes[key])}
         if not busy:
             return graph
         together = _Together(self, Site(graph, context), busy)
@@ -99,6 +99,11 @@ def takes_part(node: Any) -> bool:
         and len(node._dependencies) == 1
         and type(node.args[0]) is TaskRef
     )
+
+
+def _is_block(node: Any) -> bool:
+    """A result, or a block of an array in memory; no list of positions, and nothing that a task carries."""
+    return type(node) is not DataNode or (type(node.key) is tuple and type(node.value) is np.ndarray)
 
 
 def _matters(group: Group) -> bool:
@@ -161,7 +166,9 @@ class _Together:
         slices = [dep for dep in deps if self._is_slice(dep) and self._is_used_up(self._block_of(dep))]
         if slices:
             deps = deps.difference(slices).union(map(self._block_of, slices))
-        deps = frozenset([dep for dep in deps if type(self.nodes.get(dep)) is not DataNode])
+        deps = frozenset(
+            [dep for dep in deps if type(node := self.nodes.get(dep)) is not DataNode or _is_block(node)]
+        )
         if len(deps) > MOST_INPUTS or self._busy.isdisjoint(deps):
             return None
         return deps, slices
@@ -215,7 +222,8 @@ class _Together:
         size = estimate(site.facts, key)
         if size is None or size.nbytes > self._bytes or not site.context.may_move(node.func):
             return False
-        return site.facts.value(key) is not UNKNOWN and depth_of(node, self._templates) <= _DEEP
+        # each call of a function that nobody knows may take an hour
+        return site.effect(key) != "unknown" and depth_of(node, self._templates) <= _DEEP
 
     def _is_worth(self, needs: frozenset[Key]) -> bool:
         """Whether all blocks that tasks need are small; what is made here is."""

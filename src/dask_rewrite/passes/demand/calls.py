@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -49,8 +49,6 @@ class Call:
         All positional arguments, those that stand in the task as data by their value.
     kwargs : dict
         All keywords.
-    bound : int
-        How many of the arguments a ``partial`` gives.
     shape : tuple of int
         Shape of the result.
     values : Values
@@ -60,9 +58,18 @@ class Call:
     func: Any
     args: list[Any]
     kwargs: dict[str, Any]
-    bound: int
     shape: Shape
     values: Values
+
+    @classmethod
+    def through(
+        cls, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shape: Shape, values: Values
+    ) -> Call:
+        """The call that is left of one through any number of ``partial``."""
+        while type(func) is partial:
+            args, kwargs = [*func.args, *args], {**func.keywords, **kwargs}
+            func = func.func
+        return cls(func, list(args), dict(kwargs), shape, values)
 
     def value(self, arg: Any) -> Any:
         """What is known of an argument."""
@@ -96,16 +103,11 @@ def call_of(step: Step, values: Values) -> Call | None:
     task = step.task
     func, kwargs = task.func, task.kwargs
     args = [arg.value if type(arg) is DataNode else arg for arg in task.args]
-    bound = 0
-    while type(func) is partial:
-        args, kwargs = [*func.args, *args], {**func.keywords, **kwargs}
-        bound += len(func.args)
-        func = func.func
     if any(isinstance(arg, (GraphNode, TaskRef)) for arg in kwargs.values()):
         return None
     if any(type(arg) is Task for arg in args):
         return None
-    return Call(func, args, dict(kwargs), bound, shape, values)
+    return Call.through(func, args, kwargs, shape, values)
 
 
 #: From a call and the box of its result to how it is made; None or `Unreadable` if that cannot be told.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -38,7 +37,7 @@ def _shuffled(call: Call, box: Box) -> Narrowed | None:
     pair = call.value(pair)
     if type(pair) is not tuple or len(pair) != 2:
         return None
-    inner = Call(chunk.getitem, [block, pair[1]], {}, 0, call.shape, call.values)
+    inner = Call(chunk.getitem, [block, pair[1]], {}, call.shape, call.values)
     found = getitem(inner, box)
     return None if found is None else Narrowed(box, found.args, {}, chunk.getitem)
 
@@ -103,12 +102,10 @@ class _Asked:
 
 
 def _trimmed(call: Call, box: Box) -> Narrowed | None:
-    """``core._pass_extra_kwargs(partial(overlap._trim, ...), names, *values, block)``: a halo is cut off."""
-    func, names, *values, block = call.args
-    if type(func) is not partial or func.func is not _TRIM or len(names) != len(values):
-        return None
+    """``overlap._trim``: a halo is cut off."""
+    (block,) = call.args
     shape = call.block(block)
-    found = slice_window(func(_Asked(len(shape)), **dict(zip(names, values))), shape, box)
+    found = slice_window(_TRIM(_Asked(len(shape)), **call.kwargs), shape, box)
     return None if found is None else Narrowed(box, [Part(block, found[0]), found[1]], {}, operator.getitem)
 
 
@@ -169,7 +166,7 @@ def _first(call: Call, blocks: Any, depth: int) -> Shape:
 
 
 def _nested(call: Call, box: Box) -> Narrowed | None:
-    """``core._concatenate2(arrays, axes)``; without axes, it is the first block as it is."""
+    """``core._concatenate2(arrays, axes)`` and the like; without axes, it is the first block as it is."""
     blocks, *rest = call.args
     axes = rest[0] if rest else call.kwargs.get("axes")
     if not axes or type(blocks) is not List:
@@ -228,10 +225,11 @@ SELECTING_IDS = frozenset(map(id, SELECTING))
 TABLE: dict[Any, Rule] = {
     **SELECTING,
     **dict.fromkeys((*_TURNING, *_METHODS), view),
-    of_dask(core, "_pass_extra_kwargs"): _trimmed,
+    _TRIM: _trimmed,
     np.reshape: _reshaped,
     methodcaller("reshape"): _reshaped,
     of_dask(core, "_concatenate2"): _nested,
+    of_dask(core, "concatenate_axes"): _nested,
     of_dask(core, "concatenate3"): _grid,
     of_dask(core, "concatenate_shaped"): _shaped,
     np.concatenate: _concatenated,

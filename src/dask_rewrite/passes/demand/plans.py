@@ -7,21 +7,39 @@ from functools import partial
 from typing import Any
 
 from dask._task_spec import GraphNode, List, TaskRef
-from dask.array import chunk
+from dask.array import chunk, core
 from dask.typing import Key
 from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import calls_frame
-from dask_rewrite.passes.demand import creation, elementwise, moves, reductions
+from dask_rewrite.passes.demand import creation, elementwise, moves, products, reductions
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
 from dask_rewrite.passes.steps import Step, Values, references, references_of, steps_of
 
-RULES: dict[Any, Rule] = {**elementwise.TABLE, **reductions.TABLE, **creation.TABLE, **moves.TABLE}
+_SUMMING: dict[Any, Rule] = {**reductions.TABLE, **products.TABLE}
+RULES: dict[Any, Rule] = {**elementwise.TABLE, **_SUMMING, **creation.TABLE, **moves.TABLE}
+
+
+def _passed(call: Call, box: Box) -> Narrowed | None:
+    """``core._pass_extra_kwargs(func, names, *values, *args)``: the first arguments become keywords."""
+    func, names, *args = call.args
+    values = args[: len(names)]
+    kwargs = {**call.kwargs, **dict(zip(names, values))}
+    inner = Call.through(func, args[len(names) :], kwargs, call.shape, call.values)
+    rule = RULES.get(inner.func)
+    made = None if rule is None else rule(inner, box)
+    if made is None or made.func is not None:
+        return made  # where it calls something else, it is called with nothing else
+    return None if made.kwargs is not None else made._replace(args=[func, names, *values, *made.args])
+
+
+RULES[of_dask(core, "_pass_extra_kwargs")] = _passed
 
 #: What a rule runs into where the call is not as it expects.
 UNUSUAL = (Unreadable, TypeError, ValueError, IndexError, KeyError, AttributeError)
@@ -109,7 +127,7 @@ class Plan:
 
     def _is_right(self, step: Step, call: Call, made: Narrowed) -> bool:
         """The call, made so, is known to give a block of just the shape and dtype that is expected."""
-        if call.func in reductions.TABLE and not self._reassociate and reductions.regroups(call, step.value):
+        if not self._reassociate and call.func in _SUMMING and reductions.regroups(call, step.value):
             return False
         sizes = _Sizes(self.values)
         args = [sizes.stand_in(arg) for arg in made.args]

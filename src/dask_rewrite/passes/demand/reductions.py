@@ -70,6 +70,27 @@ def _cumulated(call: Call, box: Box) -> Narrowed | None:
     return Narrowed(grown, [mapped(call, first, lambda shape: grown), *rest])
 
 
+def _largest(call: Call, box: Box) -> Narrowed | None:
+    """``chunk.topk``: no more than k elements along one axis, in no order."""
+    return _lanes(call, box, call.kwargs["axis"][0])
+
+
+def _lanes(call: Call, box: Box, axis: int) -> Narrowed:
+    """What is done along one axis, and gives as many elements as it likes there."""
+    axis = range(len(call.shape))[axis]
+
+    def all_along(shape: Shape) -> Box:
+        return tuple([(0, n) if i == axis else ends for i, (n, ends) in enumerate(zip(shape, box))])
+
+    first, *rest = call.args
+    return Narrowed(all_along(call.shape), [mapped(call, first, all_along), *rest])
+
+
+def _gradient(call: Call, box: Box) -> Narrowed:
+    """``routines._gradient_kernel``."""
+    return _lanes(call, box, call.kwargs["axis"])
+
+
 def regroups(call: Call, value: Any) -> bool:
     """Whether other sums may come out: NumPy adds floats in groups, which depend on the shape of a block."""
     if call.func in _EXACT:
@@ -85,14 +106,19 @@ _KEEPING = (
     *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
 )
 _SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
+_MEDIANS = (np.median, np.nanmedian)
+_LARGEST = (of_dask(chunk, "topk"), of_dask(chunk, "topk_aggregate"))
+_GRADIENT = of_dask(routines, "_gradient_kernel")
 _METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
 _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
 _COUNTS = tuple([of_dask(reductions, name) for name in ("numel", "nannumel")])
 
 TABLE: dict[Any, Rule] = {
-    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_KEEPING, *_SUMS, *_COUNTS), _reduction),
+    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_KEEPING, *_SUMS, *_COUNTS, *_MEDIANS), _reduction),
     **{func.reduce: _reduction for func in _METHODS},
     **dict.fromkeys(_SCANS, _cumulated),
+    **dict.fromkeys(_LARGEST, _largest),
+    _GRADIENT: _gradient,
     of_dask(reductions, "chunk_max"): _reduction,
     of_dask(reductions, "chunk_min"): _reduction,
     of_dask(reductions, "_nanmax_skip"): _reduction,
@@ -112,7 +138,7 @@ TABLE: dict[Any, Rule] = {
 #: The same for any grouping.
 _EXACT = frozenset(
     (
-        *(*_EXTREMES, *_POSITIONS, *_KEEPING, *_COUNTS, *_SCANS),
+        *(*_EXTREMES, *_POSITIONS, *_KEEPING, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
         *(func.reduce for func in _METHODS[2:]),
         *(arg_chunk, arg_combine, arg_agg),
         *(of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")),
