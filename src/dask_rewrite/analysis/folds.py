@@ -15,7 +15,7 @@ from types import BuiltinMethodType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, _identity_cast
+from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
 from dask._task_spec import Tuple as TupleNode
 from dask.array import chunk, reductions
 from dask.array.core import _concatenate2
@@ -23,6 +23,7 @@ from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
+from dask_rewrite.graph.nodes import literal
 
 #: ``logic`` always associates; ``arithmetic`` up to rounding; ``extreme`` up to the sign of zeros and the
 #: bits of a nan. ``truth`` and ``order`` are Python's: they ask a whole term for its truth, or compare
@@ -216,7 +217,7 @@ def _refused(more: Sequence[Any], kwargs: Mapping[str, Any], options: tuple[str,
 
 
 def _plain(value: Any) -> Any:
-    return value.value if type(value) is DataNode else value
+    return literal(value)
 
 
 class Value(NamedTuple):

@@ -10,7 +10,17 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from dask._task_spec import Alias, Dict, GraphNode, List, NestedContainer, Task, TaskRef, _identity_cast
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    Dict,
+    GraphNode,
+    List,
+    NestedContainer,
+    Task,
+    TaskRef,
+    _identity_cast,
+)
 from dask.typing import Key
 from toolz import identity
 from toolz.functoolz import Compose
@@ -154,6 +164,11 @@ def children(node: Task) -> Iterator[GraphNode | TaskRef]:
     for arg in (*node.args, *node.kwargs.values()):
         if isinstance(arg, (GraphNode, TaskRef)):
             yield arg
+
+
+def literal(arg: Any) -> Any:
+    """The value of an argument that stands in the task as data."""
+    return arg.value if type(arg) is DataNode else arg
 
 
 def nameless(task: Task) -> Task:

@@ -18,7 +18,7 @@ from toolz import pipe
 
 from dask_rewrite.graph.kinds import ITEMS, KINDS
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import make_container, make_task, needs_of
+from dask_rewrite.graph.nodes import literal, make_container, make_task, needs_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 
@@ -223,7 +223,7 @@ def _template(node: Any, common: Set[int], own: Set[int], names: list[str]) -> A
             return make_container(node, args, frozenset(names[first:]))
         kwargs = {name: _template(arg, common, own, names) for name, arg in node.kwargs.items()}
         return make_task(None, func, args, kwargs, frozenset(names[first:]))
-    value = node.value if type(node) is DataNode else node
+    value = literal(node)
     return value if id(value) in common else _input(names)
 
 

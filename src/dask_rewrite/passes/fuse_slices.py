@@ -13,7 +13,7 @@ from dask.array.chunk import getitem
 from dask.array.core import getter, getter_inline, getter_nofancy
 from dask.array.optimization import GETTERS, fuse_slice
 
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, needs_of
+from dask_rewrite.graph.nodes import NO_KWARGS, literal, make_task, needs_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Replacement, Site
@@ -95,7 +95,7 @@ class FuseSlices:
 def _getter(node: GraphNode) -> _Getter | None:
     if type(node) is not Task or not node.kwargs.keys() <= {"asarray", "lock"}:
         return None
-    args = [arg.value if type(arg) is DataNode else arg for arg in node.args]
+    args = [literal(arg) for arg in node.args]
     if len(args) == 2:
         options = {"asarray": node.func is not getitem, "lock": None, **node.kwargs}
         return _Getter(node.func, args[0], args[1], options["asarray"], options["lock"])
@@ -124,7 +124,7 @@ def _is_element(index: Any) -> bool:
 def _data(source: Any, site: Site) -> Any:
     """What a getter reads from, where that stands in the graph as data."""
     node = site.node(source.key) if type(source) is TaskRef else source
-    return node.value if type(node) is DataNode else node
+    return literal(node)
 
 
 def _meets_array(inner: Any, outer: Any) -> bool:

@@ -29,7 +29,7 @@ _SHOWN = 6
 
 @dataclass(slots=True, repr=False)
 class Forecast:
-    """What a computation will hold, read, move and write.
+    """What a computation will hold, read, decode, move and write.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Forecast:
         rows = [["tasks", *(f"{run.tasks:,}" for run in both)], ["peak", *map(_held, both)]]
         if self.workers:
             rows.append(["peak of a worker", *(format_bytes(run.peak_worker) for run in both)])
-        for name in ("read", "moved", "written"):
+        for name in ("read", "decoded", "moved", "written"):
             if any(getattr(run, name) for run in both):
                 rows.append([name, *(format_bytes(getattr(run, name)) for run in both)])
         if any(run.unknown for run in both):

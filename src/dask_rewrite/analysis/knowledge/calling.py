@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import toolz
 from dask import utils
-from dask._task_spec import DataNode, Dict, List, Task, Tuple
+from dask._task_spec import Dict, List, Task, Tuple
 from dask._task_spec import _identity_cast as identity_cast
 from dask.array import core
 
@@ -18,6 +18,7 @@ from dask_rewrite.analysis.knowledge.elementwise import astype
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Call, Known
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
+from dask_rewrite.graph.nodes import literal
 
 
 def _apply(func: Any, args: Any, kwargs: Any = None) -> Any:
@@ -35,7 +36,7 @@ def _items(node: Any) -> Sequence[Any]:
     if type(node) in (List, Tuple) or (type(node) is Task and node.func is identity_cast):
         found = node.args
         return found
-    found = node.value if type(node) is DataNode else node
+    found = literal(node)
     if type(found) not in (list, tuple):
         raise TypeError("not a list")
     return found
@@ -44,18 +45,14 @@ def _items(node: Any) -> Sequence[Any]:
 def keywords_in(node: Any) -> Mapping[str, Any]:
     """The keywords in a dict as it stands in a task."""
     if type(node) is Dict:
-        return dict(zip(map(_value, node.args[::2]), node.args[1::2]))
+        return dict(zip(map(literal, node.args[::2]), node.args[1::2]))
     if type(node) is Task and node.func is dict:
         pairs = [_items(pair) for pair in _items(node.args[0])] if node.args else []
-        return {**{_value(name): value for name, value in pairs}, **node.kwargs}
-    found = _value(node)
+        return {**{literal(name): value for name, value in pairs}, **node.kwargs}
+    found = literal(node)
     if found is not None and type(found) is not dict:
         raise TypeError("not a dict")
     return found or {}
-
-
-def _value(node: Any) -> Any:
-    return node.value if type(node) is DataNode else node
 
 
 def _enforced(*args: Any, enforce_dtype: Any, enforce_dtype_function: Any, **kwargs: Any) -> Any:
@@ -69,7 +66,7 @@ def _enforced(*args: Any, enforce_dtype: Any, enforce_dtype_function: Any, **kwa
 
 def _enforces(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     rest = {name: value for name, value in kwargs.items() if not name.startswith("enforce_dtype")}
-    return [(_value(kwargs["enforce_dtype_function"]), args, rest)]
+    return [(literal(kwargs["enforce_dtype_function"]), args, rest)]
 
 
 def _passed(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,13 +77,13 @@ def _passed(func: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
 def _passes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     func, keys, *rest = args
     keys = _items(keys)
-    return [(_value(func), rest[len(keys) :], {**kwargs, **dict(zip(map(_value, keys), rest))})]
+    return [(literal(func), rest[len(keys) :], {**kwargs, **dict(zip(map(literal, keys), rest))})]
 
 
 def _where_calls(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     """``core._elemwise_handle_where`` copies what it writes into; without that the rest is undefined."""
     rest = {name: value for name, value in kwargs.items() if name != "elemwise_where_function"}
-    return [(_value(kwargs["elemwise_where_function"]), args[:-2], rest)]
+    return [(literal(kwargs["elemwise_where_function"]), args[:-2], rest)]
 
 
 def _cast(*args: Any, typ: Any) -> Any:

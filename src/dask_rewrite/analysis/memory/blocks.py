@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
-from dask.array import chunk, core
+from dask.array import chunk
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
@@ -18,11 +18,14 @@ from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.knowledge.stored import decoded
 from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
+from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.graph.held import unheld
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.graph.templates import opened
 
 #: Names of the tasks that make one result of the blocks of a collection.
@@ -34,12 +37,6 @@ _VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fr
 _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that give what they are given, in a container.
 _HOLDING = frozenset([tuple, list, dict])
-#: Functions that wait for others and give nothing.
-_WAITING = frozenset([chunks.checkpoint])
-#: Functions that store blocks.
-_STORES = frozenset(
-    getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name)
-)
 
 
 class Result(NamedTuple):
@@ -55,6 +52,8 @@ class Result(NamedTuple):
         The result that has the memory.
     read, written : int
         Bytes that came out of files, and that went into them.
+    decoded : int
+        Bytes of all stored chunks that hold a part of what was read.
     """
 
     nbytes: int | None
@@ -62,6 +61,7 @@ class Result(NamedTuple):
     view: Key | None = None
     read: int = 0
     written: int = 0
+    decoded: int = 0
 
 
 class Results:
@@ -79,7 +79,7 @@ class Results:
     >>> import operator
     >>> nodes = {"x": Task("x", np.zeros, 4), "y": Task("y", operator.getitem, TaskRef("x"), slice(2))}
     >>> Results(nodes.get, lambda key: None).of("y")
-    Result(nbytes=16, owned=0, view='x', read=0, written=0)
+    Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0)
     """
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> None:
@@ -129,7 +129,7 @@ class Results:
                     continue
                 if inner is not node:
                     nbytes = self._size_of(inner)
-                elif _is_in(node.func, _HOLDING) and not node.dependencies:
+                elif is_in(node.func, _HOLDING) and not node.dependencies:
                     nbytes = nbytes_of(node.args)
                 elif type(key) is str and key.startswith(FINALIZE):
                     parts = [self._size_of(part) for part in _gathered(node)]
@@ -171,12 +171,12 @@ class Results:
                     return sum([self._size_of(arg) or 0 for arg in own]) if node is whole else nbytes, None
                 node = node.args[0]
                 continue
-            if _is_in(node.func, _PASSING):
+            if is_in(node.func, _PASSING):
                 node = first_argument(node)
                 continue
             if not node.args or not _is_view(node) or self._is_copied(node):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
-            if _is_in(node.func, LOADING) and self._is_file(node.args[0]):
+            if is_in(node.func, LOADING) and self._is_file(node.args[0]):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             if self._is_part(node):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
@@ -204,17 +204,26 @@ class Results:
         found = source.value if type(source) is DataNode else self._value(source)
         return type(found) is not Fact and not isinstance(found, np.ndarray)
 
-    def _traffic(self, node: Any, nbytes: int | None) -> tuple[int, int]:
-        """Bytes that a task reads from files and writes into them."""
+    def reads(self, node: Any) -> list[tuple[int | None, int | None]]:
+        """Bytes that each getter of a task reads from a file, and those of the chunks that it decodes."""
         if not self._may_reach_out(node):
-            return 0, 0
-        read = written = 0
-        for call in calls_of(node):
-            if _is_in(call.func, LOADING) and call.args and self._is_file(call.args[0]):
-                read += self._size_of(call) or nbytes or 0
-            elif is_store(call) and call.args:
-                written += self._size_of(call.args[0]) or 0
-        return read, written
+            return []
+        getters = [call for call in calls_of(node) if is_in(call.func, LOADING) and len(call.args) > 1]
+        return [
+            (self._size_of(call), decoded(self._value(call.args[0]), literal(call.args[1])))
+            for call in getters
+            if self._is_file(call.args[0])
+        ]
+
+    def _traffic(self, node: Any, nbytes: int | None) -> tuple[int, int, int]:
+        """Bytes that a task reads from files, writes into them, and decodes."""
+        if not self._may_reach_out(node):
+            return 0, 0, 0
+        reads = [(part or nbytes or 0, chunks) for part, chunks in self.reads(node)]
+        stores = [call.args[0] for call in calls_of(node) if is_store(call) and call.args]
+        written = sum([self._size_of(block) or 0 for block in stores])
+        whole = sum([part if chunks is None else chunks for part, chunks in reads])
+        return sum([part for part, _ in reads]), written, whole
 
     def _may_reach_out(self, node: Any) -> bool:
         """Whether a task reads or writes; templates are looked at once."""
@@ -228,7 +237,7 @@ class Results:
 
 
 def _reaches_out(body: Any) -> bool:
-    return any(is_store(call) or _is_in(call.func, LOADING) for call in calls_of(body))
+    return any(is_store(call) or is_in(call.func, LOADING) for call in calls_of(body))
 
 
 def _gathered(node: Task) -> Iterator[Any]:
@@ -242,28 +251,6 @@ def _gathered(node: Task) -> Iterator[Any]:
             stack.extend(each)
         elif isinstance(each, (GraphNode, TaskRef)):
             yield each
-
-
-def _is_in(func: Any, functions: Any) -> bool:
-    try:
-        return func in functions
-    except TypeError:  # not hashable
-        return False
-
-
-def is_store(call: Task) -> bool:
-    """Whether a call stores a block."""
-    return _is_in(call.func, _STORES)
-
-
-def gives_nothing(node: Any) -> bool:
-    """Whether a task is there for what it does: it waits, or stores and does not give back."""
-    body = getattr(node.func, "__self__", None) if type(node) is Task else None
-    if type(body) is Task and is_store(body):
-        node = opened(node)
-    if type(node) is not Task or not is_store(node):
-        return type(node) is Task and _is_in(node.func, _WAITING)
-    return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
 
 
 def _target(node: Any) -> Key | None:
@@ -284,14 +271,14 @@ def _bound(node: GraphNode | None) -> GraphNode | None:
 
 def _passed_on(node: Any) -> Any:
     """The first argument of calls that only pass it on; the node itself if there are none."""
-    while type(node) is Task and _is_in(node.func, _PASSING):
+    while type(node) is Task and is_in(node.func, _PASSING):
         node = first_argument(node)
     return node
 
 
 def _is_view(task: Task) -> bool:
     """Whether a task gives its first argument, or a view of it."""
-    views = _is_in(task.func, _VIEWING) or _is_in(task.func, LOADING)
+    views = is_in(task.func, _VIEWING) or is_in(task.func, LOADING)
     found = known_call(task.func, task.args, task.kwargs) if views else None
     if found is None or found.fresh is True:
         return False

@@ -26,8 +26,8 @@ def calls_of(node: Any) -> Iterator[Task]:
             else:
                 given = {name: _within(value, scope) for name, value in frame.inputs.items()}
                 stack.extend([(value, {}) for value in given.values()])
-                references = {name: value for name, value in given.items() if isinstance(value, TaskRef)}
-                stack.extend([(body, references) for body in frame.bodies])
+                plain = {name: value for name, value in given.items() if not isinstance(value, GraphNode)}
+                stack.extend([(body, plain) for body in frame.bodies])
         elif isinstance(each, NestedContainer):
             stack.extend([(arg, scope) for arg in each.args])
 

@@ -40,8 +40,8 @@ class Sized:
         How many blocks have an unknown size.
     uncounted : list of int
         Those of which not even what they are made of is known: nobody can guess what they weigh.
-    read, written : int
-        Bytes out of files and into files.
+    read, written, decoded : int
+        Bytes out of files, into files, and of all stored chunks that hold a part of what is read.
     """
 
     keys: Sequence[Key]
@@ -51,6 +51,7 @@ class Sized:
     uncounted: list[int] = field(default_factory=list)
     read: int = 0
     written: int = 0
+    decoded: int = 0
 
     @property
     def likely(self) -> Work:
@@ -86,8 +87,10 @@ def sized(
     keys = sorted(reachable(nodes, outputs), key=ranks.__getitem__)
     number = {key: i for i, key in enumerate(keys)}
     results = [result_of(key) for key in keys]
-    read, written = sum([each.read for each in results]), sum([each.written for each in results])
-    found = Sized(keys, results, read=read, written=written)
+    found = Sized(keys, results)
+    for each in results:
+        found.read, found.written = found.read + each.read, found.written + each.written
+        found.decoded += each.decoded
     inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
     given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
     sizes = _sizes(results, inputs, given, found)

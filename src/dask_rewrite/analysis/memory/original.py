@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, convert_legacy_graph
+from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, _identity_cast, convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
@@ -15,6 +15,8 @@ from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.names import JOINED, unmarked
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.graph.templates import frame_of
 
 
 class Original:
@@ -44,6 +46,15 @@ class Original:
             if type(node) is Alias and type(key) is tuple:
                 blocks.setdefault(node.target, key)
         return blocks
+
+    @cached_property
+    def _first(self) -> dict[Any, Key]:
+        """The first block of each array."""
+        first: dict[Any, Key] = {}
+        for key in self._nodes:
+            if type(key) is tuple and key:
+                first.setdefault(key[0], key)
+        return first
 
     def _stated(self, key: Key) -> Fact | None:
         """What collections state of blocks, and so of delayed values that are blocks under another name."""
@@ -78,7 +89,13 @@ class Original:
                 parts = [self._results.value((each, *where)) for each in name.split(JOINED)]
                 if None not in parts:
                     return tuple(parts) if len(parts) > 1 else parts[0]
-            return None
+            # small tasks that were put together: each as the first block of the array
+            node, first = nodes.get(key), self._first.get(name)
+            frame = frame_of(node) if type(node) is Task else None
+            last: Any = node if frame is None else frame.bodies[-1]
+            if first is None or getattr(last, "func", None) is not _identity_cast:
+                return None
+            return [self._results.value(first)] * len(last.args)
 
         return Results(nodes.get, estimate)
 
@@ -117,17 +134,27 @@ class Stock:
             owned, view = inner.owned, inner.view
             if inner.read:  # slices become part of the read
                 owned = first.nbytes
-        read, written = first.read, first.written
+        fused = [results.of(one) for one in self._fused(start)]
+        read, written, decoded = (
+            sum([getattr(each, name) for each in (first, *fused)]) for name in ("read", "written", "decoded")
+        )
+        reads = [each for node in _inside(stock.get(key)) for each in results.reads(node)]
+        if reads and all(part is not None for part, _ in reads):  # slices have become part of them
+            read = sum([part or 0 for part, _ in reads])
+            decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])
+        return Result(first.nbytes, owned, view, read, written, decoded)
+
+    def _fused(self, start: Key) -> Iterator[Key]:
+        """The raw tasks below one that are in the same task."""
+        raw, stock = self._raw, self._stock
         stack, seen = list(raw[start].dependencies) if start in raw else [], {start}
         while stack:
             one = stack.pop()
             if one in stock or one in seen or one not in raw:
                 continue
             seen.add(one)
-            each = results.of(one)
-            read, written = read + each.read, written + each.written
+            yield one
             stack.extend(raw[one].dependencies)
-        return Result(first.nbytes, owned, view, read, written)
 
 
 def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> dict[Key, GraphNode]:
@@ -140,6 +167,19 @@ def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> 
         for key, node in tasks.items()
         if type(key) is str and key.startswith(FINALIZE) and key not in raw
     }
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    """The tasks that dask fused into one."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if type(node) is Task and node.func is _execute_subgraph:
+            inner, _, names, *given = node.args
+            values = dict(zip(names, given))
+            stack += [with_values(each, values) for each in inner.values()]
+        else:
+            yield node
 
 
 def _renamed(node: Any) -> Any:

@@ -43,7 +43,7 @@ class Standing(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """What a graph would hold, read, move and write.
+    """What a graph would hold, read, decode, move and write.
 
     Parameters
     ----------
@@ -58,6 +58,9 @@ class Run:
         What one task needs and makes together, at most: whatever the order, no less is held.
     read, written, moved : int
         Bytes out of files, into files, and from worker to worker.
+    decoded : int
+        Bytes of the stored chunks that hold what is read, each counted as often as it is decoded; of files
+        that do not tell how they are stored, what is read.
     unknown : int
         Blocks of unknown size.
     uncounted : list of (str, int)
@@ -79,6 +82,7 @@ class Run:
     read: int = 0
     written: int = 0
     moved: int = 0
+    decoded: int = 0
     unknown: int = 0
     uncounted: list[tuple[str, int]] = field(default_factory=list)
     at: float = 0.0
@@ -101,7 +105,8 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     courses = [_course(work, threads, workers) for work in graph.works]
     likely = courses[len(courses) // 2]
     run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
-    run.read, run.written, run.unknown, run.moved = graph.read, graph.written, graph.unknown, likely.moved
+    run.read, run.decoded, run.written = graph.read, graph.decoded, graph.written
+    run.moved, run.unknown = likely.moved, graph.unknown
     run.floor = floor_of(graph.works[0])
     kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
     run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not kind.startswith(FINALIZE)]

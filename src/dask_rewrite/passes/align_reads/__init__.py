@@ -11,12 +11,13 @@ import numpy as np
 from dask._task_spec import DataNode
 from dask.typing import Key
 
+from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.postorder import postorder
 from dask_rewrite.passes.align_reads.borders import with_moved_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import distinct, is_slow, loses_time, stored_chunks
+from dask_rewrite.passes.align_reads.storage import distinct, is_slow, loses_time
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.movement.moves import JOINS

@@ -13,14 +13,14 @@ from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
-from dask_rewrite.graph.nodes import NO_KWARGS
+from dask_rewrite.graph.nodes import NO_KWARGS, literal
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import touched
 from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.windows import taken
 from dask_rewrite.passes.movement.mosaic import composed, cut, whole
-from dask_rewrite.passes.movement.moves import MOVES, literal
+from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, steps_of

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-from dask_rewrite.analysis.knowledge.loading import Source, file_of, source_of
+from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER
 from dask_rewrite.passes.demand.boxes import Box, size
 
@@ -15,26 +15,6 @@ from dask_rewrite.passes.demand.boxes import Box, size
 _READ, _CHUNK, _BYTE = 1e-3, 1e-4, 2e-9
 #: Seconds that may be lost by decoding each chunk once.
 _LOST = 0.05
-
-
-def stored_chunks(source: Any) -> tuple[int, ...] | None:
-    """The shape of what a file decodes at once: its shards, or else its chunks; None if that is not known.
-
-    Examples
-    --------
-    >>> import zarr
-    >>> stored_chunks(zarr.zeros((6, 4), chunks=(3, 2)))
-    (3, 2)
-    >>> stored_chunks([1, 2, 3]) is None
-    True
-    """
-    known = source_of(source)
-    if type(known) is not Source or not known.in_order:  # what is put together lies in C order
-        return None
-    found = known.chunks
-    if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
-        return None
-    return found if len(found) == len(known.shape) and 0 not in known.shape else None
 
 
 def is_slow(source: Any) -> bool:

@@ -14,6 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.align_reads.constants import are_broadcast, constant_of
 from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
@@ -175,7 +176,7 @@ class Borders:
                 return ("key", arg.key) if seen is None else ("block", seen.form)
             if isinstance(arg, (List, tuple)):
                 return type(arg), *map(named, arg.args if type(arg) is List else arg)
-            value = arg.value if type(arg) is DataNode else arg
+            value = literal(arg)
             return (type(value), repr(value)) if type(value) in _PLAIN else id(value)
 
         if self._file.key in task._dependencies:

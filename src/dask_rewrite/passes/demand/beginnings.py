@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dask._task_spec import DataNode, Task
+from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.moves import SELECTING_IDS
 from dask_rewrite.passes.demand.takes import Takes
@@ -58,7 +59,7 @@ def _holds_file(node: Any) -> bool:
         here = stack.pop()
         if isinstance(here, Task):
             stack += [*here.args, *here.kwargs.values(), getattr(here.func, "__self__", None)]
-        elif file_of(here.value if type(here) is DataNode else here) is not None:
+        elif file_of(literal(here)) is not None:
             return True
     return False
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
+from dask._task_spec import GraphNode, List, Task, TaskRef
 
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.graph.nodes import list_of
+from dask_rewrite.graph.nodes import list_of, literal
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of, whole
 from dask_rewrite.passes.steps import Step, Values
 
@@ -102,7 +102,7 @@ def call_of(step: Step, values: Values) -> Call | None:
         return None
     task = step.task
     func, kwargs = task.func, task.kwargs
-    args = [arg.value if type(arg) is DataNode else arg for arg in task.args]
+    args = [literal(arg) for arg in task.args]
     if any(isinstance(arg, (GraphNode, TaskRef)) for arg in kwargs.values()):
         return None
     if any(type(arg) is Task for arg in args):

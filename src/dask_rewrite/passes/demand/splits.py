@@ -14,13 +14,13 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.graph.graph import Graph, Nodes
-from dask_rewrite.graph.nodes import nameless, under
+from dask_rewrite.graph.nodes import literal, nameless, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.demand.boxes import Box, hull, lengths, size, whole
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.plans import has_rule
 from dask_rewrite.passes.demand.takes import Takes
-from dask_rewrite.passes.movement.moves import GETTER_IDS, literal
+from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step
 

@@ -14,6 +14,7 @@ from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Nodes
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of
 from dask_rewrite.passes.demand.moves import SELECTING_IDS
@@ -61,7 +62,7 @@ class Takes:
                 is_pair = type(pair) is tuple and len(pair) == 2
                 self._lists[name] = taken(pair[1], shape) if is_pair else None
             return self._lists[name]
-        return taken(index.value if type(index) is DataNode else index, shape)
+        return taken(literal(index), shape)
 
     def of(self, node: GraphNode, values: Values) -> tuple[Key, Box] | None:
         """The block that a task takes a part of, and the part, where both are known for certain."""

@@ -8,7 +8,8 @@ from dask._task_spec import GraphNode, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact
-from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, items_of, literal
+from dask_rewrite.graph.nodes import literal
+from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, items_of
 from dask_rewrite.passes.movement.pieces import selection
 from dask_rewrite.passes.site import Site
 

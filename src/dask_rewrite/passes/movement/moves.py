@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from dask._task_spec import DataNode, List, Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.array.optimization import GETTERS
@@ -16,6 +16,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.graph.lists import parts_of
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.mosaic import Mosaic, constant, padded, transposed, whole
 
 GETITEMS = frozenset(map(id, (chunk.getitem, operator.getitem)))
@@ -47,11 +48,6 @@ def is_plain(dtype: DType) -> bool:
     if isinstance(dtype, Symbol):
         return False
     return bool(dtype.isnative and dtype.names is None and dtype.subdtype is None and dtype.metadata is None)
-
-
-def literal(arg: Any) -> Any:
-    """The value of an argument that stands in the task as data."""
-    return arg.value if type(arg) is DataNode else arg
 
 
 def items_of(node: Any) -> list[Any] | None:

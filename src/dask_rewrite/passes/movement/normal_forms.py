@@ -12,10 +12,11 @@ from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.memory_order import OWN, Memory
 from dask_rewrite.passes.movement.mosaic import Mosaic, cut, seen_through, whole
-from dask_rewrite.passes.movement.moves import GETITEMS, Block, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, Block
 from dask_rewrite.passes.movement.pieces import Fill, Piece, merged, selection
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.movement.reshapes import RESHAPES, VIEWS, Below, Reshapes, standing

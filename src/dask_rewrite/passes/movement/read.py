@@ -14,6 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.mosaic import Mosaic, cut, joined, whole
 from dask_rewrite.passes.movement.moves import (
     GETITEMS,
@@ -24,7 +25,6 @@ from dask_rewrite.passes.movement.moves import (
     is_plain,
     items_of,
     leaf_of,
-    literal,
     nested_blocks,
     pad_of,
     transpose_of,

@@ -10,8 +10,9 @@ from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 from dask.utils import methodcaller
 
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.mosaic import whole
-from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, Block, items_of
 from dask_rewrite.passes.movement.read import Reader
 
 #: Kept alive, since dask remembers callers of methods weakly.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.passes.movement.moves import GETITEMS, literal
+from dask_rewrite.graph.nodes import literal
+from dask_rewrite.passes.movement.moves import GETITEMS
 
 #: ``start:stop:step`` along one axis, steps of 1 or -1. Forwards, a negative start counts from the end,
 #: and then there is no stop; backwards, it is a stretch from one of the two ends.

@@ -10,8 +10,9 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Nodes
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.memory_order import Order, lies_in_order
-from dask_rewrite.passes.movement.moves import GETITEMS, is_plain, literal
+from dask_rewrite.passes.movement.moves import GETITEMS, is_plain
 from dask_rewrite.passes.movement.pieces import Fill, selection
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.site import Site

@@ -15,9 +15,10 @@ from dask.array import routines
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
+from dask_rewrite.graph.nodes import literal
 from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.templates import opened
-from dask_rewrite.passes.movement.moves import GETITEMS, literal
+from dask_rewrite.passes.movement.moves import GETITEMS
 
 #: Functions of the table that look at some of their arguments as a whole, or take lists of blocks.
 _OTHERS = (builtins.sum, functools.reduce, np.digitize, of_dask(routines, "_isin_kernel"))

@@ -12,8 +12,8 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.memory.blocks import is_store
 from dask_rewrite.analysis.memory.calls import calls_of
+from dask_rewrite.analysis.memory.stores import is_store
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.held import unheld
 

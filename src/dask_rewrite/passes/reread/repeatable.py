@@ -18,8 +18,8 @@ from dask_rewrite.analysis.knowledge.file_readers import adds_axis, lasts, reads
 from dask_rewrite.analysis.knowledge.joining import JOINING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.random import DRAWING
-from dask_rewrite.analysis.memory.blocks import gives_nothing
 from dask_rewrite.analysis.memory.calls import calls_of
+from dask_rewrite.analysis.memory.stores import gives_nothing
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.templates import calls_frame, frame_of

@@ -1,0 +1,67 @@
+"""How files are cut into chunks, and what is decoded of them to read a part."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from dask.array.slicing import replace_ellipsis
+
+from dask_rewrite.analysis.knowledge.loading import Source, source_of
+
+
+def stored_chunks(source: Any) -> tuple[int, ...] | None:
+    """The shape of what a file decodes at once: its shards, or else its chunks; None if that is not known.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> stored_chunks(zarr.zeros((6, 4), chunks=(3, 2)))
+    (3, 2)
+    >>> stored_chunks([1, 2, 3]) is None
+    True
+    """
+    known = source_of(source)
+    # what is put together lies in C order
+    return _chunks(known) if type(known) is Source and known.in_order else None
+
+
+def _chunks(known: Source) -> tuple[int, ...] | None:
+    found = known.chunks
+    if type(found) is not tuple or not all(type(n) is int and n > 0 for n in found):
+        return None
+    return found if len(found) == len(known.shape) and 0 not in known.shape else None
+
+
+def decoded(source: Any, index: Any) -> int | None:
+    """Bytes of all chunks that hold a part of what an index reads; None if a file does not tell.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> decoded(zarr.zeros((6, 4), chunks=(3, 2), dtype="i4"), (slice(1, 5), 0))
+    48
+    """
+    known = source_of(source)
+    chunks = _chunks(known) if type(known) is Source else None
+    if chunks is None:
+        return None
+    items = tuple([item for item in (index if type(index) is tuple else (index,)) if item is not None])
+    items = replace_ellipsis(len(chunks), items)
+    items += (slice(None),) * (len(chunks) - len(items))
+    counts = [_touched(item, n, chunk) for item, n, chunk in zip(items, known.shape, chunks)]
+    touched = [count for count in counts if count is not None]
+    return prod((*chunks, *touched)) * known.dtype.itemsize if len(touched) == len(counts) else None
+
+
+def _touched(item: Any, length: int, chunk: int) -> int | None:
+    """How many chunks an index touches along one axis."""
+    if isinstance(item, slice):
+        taken = range(*item.indices(length))
+        if taken and abs(taken.step) <= chunk:
+            return abs(taken[-1] // chunk - taken[0] // chunk) + 1
+        return len(taken)
+    if isinstance(item, (list, np.ndarray)):
+        return len(np.unique(np.asarray(item) % length // chunk))
+    return 1 if isinstance(item, (int, np.integer)) else None

@@ -1,0 +1,81 @@
+"""Bytes read and decoded: as forecast, and as the file counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import LoggingStore, MemoryStore
+
+import dask_rewrite
+from dask_rewrite.analysis.knowledge.stored import decoded, stored_chunks
+from helpers import stock, switched_on
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda v: v.sum(),
+    "sum along an axis": lambda v: (v + 1).sum(axis=0),
+    "corner": lambda v: v[:5, :3],
+    "anomaly of a corner": lambda v: (v - v.mean(axis=0))[:5, :5],
+    "coarser": lambda v: v.rechunk(60),
+    "rows": lambda v: v[[1, 5, 99]],
+    "steps": lambda v: (v + 1)[::7, ::31],
+    "template": lambda v: ((v * 2 + 1) ** 2).max(),
+    "function of a user": lambda v: v.map_blocks(lambda block: block.cumsum(axis=1), dtype="f8").sum(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_chunk_counts_as_often_as_it_is_decoded(name: str) -> None:
+    store = LoggingStore(MemoryStore(), log_level="ERROR")
+    array = zarr.create_array(store=store, shape=(300, 300), chunks=(30, 30), dtype="f8")
+    array[...] = 1
+    made = PROGRAMS[name](da.from_array(array, chunks=45))
+    found = dask_rewrite.forecast(made)
+    for run, way in ((found.before, stock), (found.after, switched_on)):
+        store.counter.clear()
+        with way():
+            made.compute(scheduler="sync")
+        assert run.decoded == store.counter["get"] * 30 * 30 * 8
+        assert 0 < run.read <= run.decoded
+    assert found.after.decoded <= found.before.decoded
+    assert "decoded" in repr(found)
+    assert "decoded" in repr(dask_rewrite.explain(made, forecast=True))
+    assert found.to_dict()["after"]["decoded"] == found.after.decoded
+
+
+@pytest.mark.parametrize(
+    ("index", "chunks"),
+    [
+        ((slice(None), slice(None)), 4 * 4),
+        ((slice(3, 4),), 4),
+        ((..., slice(2, 3)), 4),
+        ((None, slice(1, 7), 0), 3),
+        (slice(0, 10, 5), 2 * 4),
+        (slice(None, None, -1), 16),
+        (slice(9, None, -9), 2 * 4),
+        ((slice(4, 4), slice(None)), 0),
+        (([0, 1, -1], 0), 2),
+        ((np.int64(5), np.array([0, 9])), 2),
+    ],
+)
+def test_chunks_that_an_index_touches(index: Any, chunks: int) -> None:
+    assert decoded(zarr.zeros((10, 10), chunks=(3, 3), dtype="i2"), index) == chunks * 3 * 3 * 2
+
+
+def test_files_that_do_not_tell(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        whole = file.create_dataset("x", data=np.ones((40, 40)))
+        chunked = file.create_dataset("y", data=np.ones((40, 40)), chunks=(20, 20))
+        assert decoded(whole, slice(3)) is None
+        assert decoded(chunked, slice(3)) == 2 * 20 * 20 * 8
+        assert decoded(chunked, "a field") is None
+        assert stored_chunks(whole) is None
+        found = dask_rewrite.forecast(da.from_array(whole, chunks=10)[:5])
+        assert found.after.decoded == found.after.read == 5 * 40 * 8
+    assert decoded(np.ones(3), slice(2)) is None
