@@ -46,6 +46,11 @@ def _unknown(block: Any) -> Any:
     return block - block.max()
 
 
+def _windows(da: ModuleType, v: Any) -> Any:
+    module = da if hasattr(da, "sliding_window_view") else da.lib.stride_tricks
+    return module.sliding_window_view(v, 11, axis=0)
+
+
 #: What is computed of an array, and how many stored chunks it takes: at most.
 ROWS: dict[str, tuple[Make, int]] = {
     "a slice": (lambda da, v: v[:5, :3], 1),
@@ -74,6 +79,20 @@ ROWS: dict[str, tuple[Make, int]] = {
     "blocks that cut chunks, summed": (lambda da, v: v.sum(), 100),
     "blocks that cut chunks, twice": (lambda da, v: (v - v.min(axis=0)).max(axis=0), 100),
     "a rechunk": (lambda da, v: v.rechunk((50, 50)) + 1, 100),
+    "finer than chunks": (lambda da, v: v.rechunk((5, 5)), 100),
+    "rechunk of a sum": (lambda da, v: (v + 1).rechunk((40, 40)), 100),
+    "rechunk of a transpose": (lambda da, v: v.T.rechunk((50, 10)), 100),
+    "rechunk of two": (lambda da, v: da.concatenate([v, v]).rechunk((40, 20)), 200),
+    "rechunk off the grid": (lambda da, v: (v + 1)[3:].rechunk((20, 20)), 100),
+    "rolled and added": (lambda da, v: da.roll(v, 3, axis=0) + v, 100),
+    "all of a list": (lambda da, v: v[list(range(SIZE))], 100),
+    "windows": (lambda da, v: _windows(da, v).mean(axis=-1), 100),
+    "rows and columns of a product": (lambda da, v: (v @ v)[:5, :3], 20),
+    "corner of a Gram matrix": (lambda da, v: (v @ v.T)[:5, :5], 10),
+    "tensordot": (lambda da, v: da.tensordot(v, v, axes=1)[:5, :3], 20),
+    "einsum": (lambda da, v: da.einsum("ij,kj->ik", v, v)[:5, :3], 10),
+    "median": (lambda da, v: da.median(v.rechunk((SIZE, BLOCK)), axis=0)[:3], 10),
+    "largest": (lambda da, v: da.topk(v, 3, axis=0)[:, :3], 10),
 }
 SOURCES = ("Zarr", "xarray, Zarr", "xarray, netCDF", "HDF5", "HDF5, lock")
 
