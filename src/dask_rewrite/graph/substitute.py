@@ -9,7 +9,7 @@ from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
-from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, nameless
+from dask_rewrite.graph.nodes import GATHERING, make_container, make_task, nameless, needs_of
 
 _NOTHING = object()
 
@@ -94,3 +94,20 @@ def _for_dask(key: Key, value: Any) -> Any:
     if isinstance(value, TaskRef):
         return value.key
     return value if isinstance(value, GraphNode) else DataNode(key, value)
+
+
+def replaced(node: Any, instead: Mapping[int, Any]) -> Any:
+    """A task with other expressions in the place of some of those nested in it, which are found by identity.
+
+    >>> import operator
+    >>> inner = Task(None, abs, TaskRef("x"))
+    >>> replaced(Task("y", operator.add, inner, 1), {id(inner): TaskRef("x0")}).args
+    (TaskRef('x0'), 1)
+    """
+    if id(node) in instead:
+        return instead[id(node)]
+    if type(node) is not Task or not node._dependencies:
+        return node
+    args = tuple([replaced(arg, instead) for arg in node.args])
+    kwargs = {name: replaced(arg, instead) for name, arg in node.kwargs.items()}
+    return make_task(None, node.func, args, kwargs, needs_of((*args, *kwargs.values())))

@@ -22,6 +22,7 @@ from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
 from dask_rewrite.passes.inline_sources import InlineSources
+from dask_rewrite.passes.merge_reads import MergeReads
 from dask_rewrite.passes.movement import Movement
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.reread import Reread
@@ -52,6 +53,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "contract": Contract,  # on whole sums of products, before anything fuses into these
     "stream": Stream,  # on the reductions that contract leaves, before their small steps are fused
     "fuse-small": FuseSmall,  # after all that may merge or drop small tasks
+    "merge-reads": MergeReads,  # on the reads that fuse-small put into one task
     "crumbs": Crumbs,  # on the slivers that regrid left, with the slices that fuse-small put into them
     "siblings": Siblings,  # on what is small once it is fused, before chains take it in
     "fuse-chains": FuseChains,  # after all that looks at single tasks
