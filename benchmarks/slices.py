@@ -82,7 +82,7 @@ ROWS: dict[str, tuple[Make, int]] = {
     "finer than chunks": (lambda da, v: v.rechunk((5, 5)), 100),
     "rechunk of a sum": (lambda da, v: (v + 1).rechunk((40, 40)), 100),
     "rechunk of a transpose": (lambda da, v: v.T.rechunk((50, 10)), 100),
-    "rechunk of two": (lambda da, v: da.concatenate([v, v]).rechunk((40, 20)), 200),
+    "rechunk of two": (lambda da, v: da.concatenate([v, v]).rechunk((40, 20)), 100),
     "rechunk off the grid": (lambda da, v: (v + 1)[3:].rechunk((20, 20)), 100),
     "rolled and added": (lambda da, v: da.roll(v, 3, axis=0) + v, 100),
     "all of a list": (lambda da, v: v[list(range(SIZE))], 100),

@@ -38,11 +38,13 @@ NO_THRESHOLDS = {
 DIVISORS = {
     "analysis/memory/runs.py:POINTS",
     "hook/plans.py:_SMALL",
+    "hook/reading_again.py:_SMALL",
     "lowering/lower.py:_BATCH",
     "passes/align_reads/texts.py:_RUNS",
     "passes/contract/__init__.py:_PRODUCTS",
     "passes/coalesce/weights.py:_BLOCKS",
     "passes/demand/beginnings.py:_BLOCKS",
+    "passes/merge_reads/__init__.py:_BLOCKS",
     "passes/small_work.py:REDUCES",
     "passes/small_work.py:_BLOCKS",
     "passes/hoist/sizes.py:_SAMPLE",

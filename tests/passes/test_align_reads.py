@@ -17,7 +17,7 @@ from dask.array.core import getter
 from dask.callbacks import Callback
 from zarr.storage import LoggingStore, MemoryStore
 
-from dask_rewrite.passes.align_reads.storage import stored_chunks
+from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from dask_rewrite.pipeline.run import Trace, rewrite_tasks
 from helpers import (
     allocated,

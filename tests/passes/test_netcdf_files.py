@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
-from dask_rewrite.passes.align_reads.storage import stored_chunks
+from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from helpers import assert_same, stock, switched_on, tasks_of
 
 xr = pytest.importorskip("xarray")

@@ -13,7 +13,7 @@ import zarr
 from zarr.storage import MemoryStore
 
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
-from dask_rewrite.passes.align_reads.storage import stored_chunks
+from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from helpers import assert_same, assert_same_as_stock, stock, switched_on
 
 xr = pytest.importorskip("xarray")

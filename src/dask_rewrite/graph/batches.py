@@ -71,8 +71,16 @@ def is_batch(node: Any) -> bool:
     return type(node.args[1].__self__) is Task and type(node.args[2]) is Task
 
 
-def tasks_of(node: Any) -> list[Any] | None:
+def shared_by(node: Any) -> list[Task]:
+    """What a batch computes once for all of its rows."""
+    columns = node.args[2].args[1].args[2].args if is_batch(node) and node.args[2].func is map else ()
+    return [column.args[0] for column in columns if type(column) is Task and column.func is repeat]
+
+
+def tasks_of(node: Any, once: bool = False) -> list[Any] | None:
     """What a batch computes, row by row, as expressions; None for anything else.
+
+    With ``once``, without what is computed once for all rows, see :func:`shared_by`.
 
     Examples
     --------
@@ -89,11 +97,11 @@ def tasks_of(node: Any) -> list[Any] | None:
     if values.func is repeat:
         return [body] * values.args[1]
     names, cells = values.args[1].args[1:]
-    rows = zip(*[_cells(column, names.args[1]) for column in cells.args])
-    return [with_values(body, dict(zip(names.args[0], row))) for row in rows]
+    columns = [_cells(column, names.args[1], once) for column in cells.args]
+    return [with_values(body, dict(zip(names.args[0], row))) for row in zip(*columns)]
 
 
-def _cells(column: Any, rows: int) -> Sequence[Any]:
+def _cells(column: Any, rows: int, once: bool = False) -> Sequence[Any]:
     """What a column gives in each row."""
     if type(column) is TaskRef:
         return [one_of(column.key, row) for row in range(rows)]
@@ -102,7 +110,7 @@ def _cells(column: Any, rows: int) -> Sequence[Any]:
     if type(column) is not Task:
         return list(column)
     if column.func is repeat:
-        return [column.args[0]] * rows
+        return [None if once and type(column.args[0]) is Task else column.args[0]] * rows
     if column.func is chain:
         return [cell for part in column.args for cell in _cells(part, rows)]
     results = column.args[0].key

@@ -7,7 +7,7 @@ from typing import Any
 
 from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 
-from dask_rewrite.graph.batches import tasks_of
+from dask_rewrite.graph.batches import shared_by, tasks_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
 
@@ -18,8 +18,8 @@ def calls_of(node: Any) -> Iterator[Task]:
     while stack:
         each, scope = stack.pop()
         if type(each) is Task:
-            if (rows := tasks_of(each)) is not None:
-                stack.extend([(row, scope) for row in rows])
+            if (rows := tasks_of(each, once=True)) is not None:
+                stack.extend([(row, scope) for row in (*shared_by(each), *rows)])
             elif (frame := frame_of(each)) is None:
                 yield with_values(each, scope) if scope else each
                 stack.extend([(arg, scope) for arg in (*each.args, *each.kwargs.values())])

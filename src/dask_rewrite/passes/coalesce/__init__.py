@@ -14,6 +14,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.passes.coalesce.forms import forms
 from dask_rewrite.passes.coalesce.groups import groups
+from dask_rewrite.passes.coalesce.reads import MergedReads
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.passes.coalesce.weights import Weights
 from dask_rewrite.passes.coalesce.write import Batch, Writer
@@ -73,6 +74,7 @@ class Coalesce:
         token = fingerprint([self.name, graph.origin.token])
         nodes: Any = graph.nodes
         waiting: Waiting | None = None
+        reads = MergedReads(site.facts.value)
         for levels, most in groups(graph, context, weights):
             keys = [key for level in levels for key in level]
             places = [(number, *key[1:]) for number, level in enumerate(levels) for key in level]
@@ -91,4 +93,4 @@ class Coalesce:
                         pick = itemgetter(*rows)
                         columns = list(map(pick, form.columns))
                         name = mark(first[0], token)
-                        yield Batch((name, *first[1:]), pick(members), call, columns, producer)
+                        yield reads.of(Batch((name, *first[1:]), pick(members), call, columns, producer))

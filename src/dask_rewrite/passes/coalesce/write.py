@@ -27,8 +27,8 @@ class Batch(NamedTuple):
         The tasks.
     template : bound method
         What each of them computes, see `dask_rewrite.graph.batches.batch`.
-    columns : sequence of sequences
-        By input what the members have in its place.
+    columns : sequence of sequences or tasks
+        By input what the members have in its place, or what gives that.
     producer : bool
         Whether they load or create data.
     """
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     key: Key
     members: Sequence[Key]
     template: Any
-    columns: Sequence[Sequence[Any]]
+    columns: Sequence[Any]
     producer: bool
 
 
@@ -73,7 +73,9 @@ class Writer:
         inside = [(dep, places[dep]) for dep in node._dependencies if dep in places]
         return with_values(node, {dep: one_of(*place) for dep, place in inside}) if inside else node
 
-    def _column(self, cells: Sequence[Any]) -> Any:
+    def _column(self, cells: Any) -> Any:
+        if type(cells) is Task:  # what all rows take their parts of
+            return cells
         if type(cells[0]) is not TaskRef:
             return list(cells)
         keys = list(map(key_of, cells))

@@ -12,7 +12,8 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 from toolz import groupby
 
-from dask_rewrite.analysis.knowledge.loading import FILES, Source, source_of
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.knowledge.loading import FILES, Source
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nodes import under
@@ -49,7 +50,7 @@ class MergeReads:
         site = Site(graph, context)
         texts: dict[Any, Task] = {}
         changed: Nodes = {}
-        for file, source in _files(graph):
+        for file, source in _files(graph, site.facts):
             reads = Reads(file, source)
             for keys in groupby(layer_name, site.consumers(file)).values():
                 sample = keys[:: len(keys) // _BLOCKS | 1]
@@ -73,11 +74,11 @@ class MergeReads:
                     yield key, _written(graph.nodes[key], found, boxes, places, texts)
 
 
-def _files(graph: Graph) -> Iterator[tuple[Key, Source]]:
+def _files(graph: Graph, facts: Facts) -> Iterator[tuple[Key, Source]]:
     """The files of a graph of whose slices all is known."""
     for key, node in graph.nodes.items():
         if type(node) is DataNode and type(node.value).__name__ in FILES:
-            source = source_of(node.value)
+            source = facts.value(key)
             if type(source) is Source and source.in_order:
                 yield key, source
 
@@ -140,5 +141,14 @@ def _part(read: TaskRef, box: Box, whole: Box) -> Any:
     if index is None:
         return read
     part = operation(operator.getitem, (read, index))
-    cut = max(i for i, (one, other) in enumerate(zip(box, whole)) if one != other)
-    return part if set(lengths(box)[:cut]) <= {1} else operation(np.array, (part,), {"order": "C"})
+    return part if is_in_order(box, whole) else operation(np.array, (part,), {"order": "C"})
+
+
+def is_in_order(box: Box, whole: Box) -> bool:
+    """Whether a box lies in one piece in a block in C order.
+
+    >>> is_in_order(((2, 4), (0, 3)), ((0, 6), (0, 3))), is_in_order(((0, 2), (0, 2)), ((0, 2), (0, 3)))
+    (True, False)
+    """
+    cut = max([i for i, (one, other) in enumerate(zip(box, whole)) if one != other], default=0)
+    return set(lengths(box)[:cut]) <= {1}

@@ -16,7 +16,7 @@ from dask_rewrite.passes.demand.boxes import Box
 from dask_rewrite.passes.demand.windows import taken
 
 
-class _Template(NamedTuple):
+class Template(NamedTuple):
     """A template that reads once, and nothing else of what it reads from."""
 
     getter: Task
@@ -31,7 +31,7 @@ class Read(NamedTuple):
     node: Task  # what stands in the task: the getter, or the call of a template
     getter: Task
     box: Box
-    template: _Template | None
+    template: Template | None
 
     @property
     def file(self) -> TaskRef:
@@ -68,7 +68,7 @@ class Reads:
     def __init__(self, file: Key, source: Source) -> None:
         self.itemsize = source.dtype.itemsize
         self._file, self._shape = file, source.shape
-        self._templates: dict[int, _Template | None] = {}
+        self._templates: dict[int, Template | None] = {}
 
     def of(self, task: Any) -> list[Read]:
         """The reads in a task; none where it needs anything else, or reads in another way."""
@@ -104,18 +104,18 @@ class Reads:
             source = inputs[template.file]
         else:
             source = getter.args[0]
-        box = _box(index, self._shape)
+        box = box_of(index, self._shape)
         if box is None or type(source) is not TaskRef or TaskRef in map(type, _others(getter)):
             return None
         return Read(node, getter, box, template)
 
-    def _template(self, body: Task) -> _Template | None:
+    def _template(self, body: Task) -> Template | None:
         if id(body) not in self._templates:
-            self._templates[id(body)] = _read_in(body)
+            self._templates[id(body)] = read_in(body)
         return self._templates[id(body)]
 
 
-def _read_in(body: Task) -> _Template | None:
+def read_in(body: Task) -> Template | None:
     """The one read of a template."""
     getters, used, stack = [], list[Key](), list[Any]([body])
     while stack:
@@ -136,14 +136,14 @@ def _read_in(body: Task) -> _Template | None:
     if type(file) is not TaskRef or any(used.count(name) > 1 for name in names):
         return None
     given = str(index.key) if type(index) is TaskRef else None
-    return _Template(getter, str(file.key), given, replaced(body, {id(getter): file}))
+    return Template(getter, str(file.key), given, replaced(body, {id(getter): file}))
 
 
 def _needs(arg: Any) -> frozenset[Key]:
     return frozenset([arg.key]) if type(arg) is TaskRef else getattr(arg, "_dependencies", frozenset())
 
 
-def _box(index: Any, shape: tuple[int, ...]) -> Box | None:
+def box_of(index: Any, shape: tuple[int, ...]) -> Box | None:
     """What a getter reads, if that is a box of the file."""
     index = literal(index)
     plain = type(index) is tuple and len(index) == len(shape)
