@@ -331,7 +331,12 @@ def test_explain_error(on: None) -> None:
     assert layer.startswith("fails-")
     assert f"in the layer {layer!r}" in repr(report)
     assert "rewrite.enabled" in repr(report)
-    assert dask_rewrite.explain_error(failure(x)).layers == ()
+    assert not report.elsewhere
+    alone = dask_rewrite.explain_error(failure(x))
+    assert (alone.layers, alone.elsewhere) == ((), False)
+    other = dask_rewrite.explain_error(failure(x), da.ones(4, chunks=2))
+    assert (other.layers, other.elsewhere) == ((), True)
+    assert "give those that were computed" in repr(other)
 
 
 def test_explain_error_of_a_killed_worker(on: None) -> None:

@@ -290,6 +290,11 @@ def test_one_wrong_argument_among_good_ones(x: da.Array) -> None:
         dask_rewrite.optimize(x, 3)
 
 
+def test_a_list_of_collections_says_how_to_give_them(x: da.Array) -> None:
+    with pytest.raises(TypeError, match=r"got list: .* optimize\(\*\.\.\.\)"):
+        dask_rewrite.optimize([x, x])
+
+
 def test_no_argument_at_all() -> None:
     with pytest.raises(TypeError):
         dask_rewrite.optimize()

@@ -49,6 +49,11 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
             raise TypeError(
                 "optimize() expects dask collections (array, delayed, bag, dataframe, xarray), "
                 f"got {type(value).__name__}"
+                + (
+                    ": give what is in it as arguments, optimize(*...)"
+                    if type(value) in (list, tuple)
+                    else ""
+                )
             )
     if not Options.current().enabled:
         return collections[0] if len(collections) == 1 else tuple(collections)

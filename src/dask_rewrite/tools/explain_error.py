@@ -24,13 +24,21 @@ class ErrorReport:
         The step that raised, its task, and all steps of that, as far as they are known.
     layers : tuple of str
         Layers of the collections that call what raised, as the program built them.
+    elsewhere : bool
+        Collections were given, and none of them calls it.
     """
 
     origin: Origin
     layers: tuple[str, ...]
+    elsewhere: bool = False
 
     def __repr__(self) -> str:
-        return "\n".join([str(self.origin), *(f"in the layer {name!r}" for name in self.layers), WITHOUT])
+        lines = [str(self.origin), *(f"in the layer {name!r}" for name in self.layers)]
+        if self.elsewhere:
+            lines.append(
+                "in none of the layers of the collections that were given: give those that were computed"
+            )
+        return "\n".join([*lines, WITHOUT])
 
 
 def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
@@ -77,7 +85,7 @@ def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
         for name, tasks in layers_of(collections)
         if any(not wanted.isdisjoint(functions_of(task)) for task in tasks.values())
     ]
-    return ErrorReport(found, tuple(layers))
+    return ErrorReport(found, tuple(layers), elsewhere=bool(wanted) and not layers)
 
 
 def _sent(found: Origin, collections: tuple[Any, ...]) -> Any:
