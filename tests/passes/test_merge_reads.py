@@ -14,13 +14,14 @@ import pytest
 import zarr
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.core import getter, getter_nofancy
+from zarr.storage import LoggingStore, MemoryStore
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.verify import verify
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.merge_reads import MergeReads, merged
 from dask_rewrite.remarks import Remarks
-from helpers import assert_same, assert_same_as_stock, loads, stock_tasks_of, switched_on, tasks_of
+from helpers import assert_same, assert_same_as_stock, loads, stock, stock_tasks_of, switched_on, tasks_of
 
 VALUES = np.arange(40.0 * 12).reshape(40, 12) / 7
 
@@ -141,6 +142,21 @@ def test_boxes() -> None:
     assert merged(tile[:-1]) == [((0, 2), (6, 8), (0, 3)), ((0, 3), (0, 6), (0, 3))]
     assert merged([]) == []
     assert merged([()]) == [()]
+
+
+def test_parts_of_shards_are_looked_up_together() -> None:
+    """Each read of a part of a shard asks the store for the places of its parts first."""
+    store = LoggingStore(MemoryStore(), log_level="ERROR")
+    z = zarr.create_array(store=store, shape=(4000, 4), chunks=(25, 4), shards=(200, 4), dtype="f8")
+    z[...] = np.arange(16_000.0).reshape(4000, 4)
+    made = ((da.from_array(z, chunks=(25, 4)) + 1) ** 2).sum()
+    asked = []
+    for way in (stock, switched_on):
+        store.counter.clear()
+        with way(scheduler="threads", num_workers=2):
+            made.compute()
+        asked.append(store.counter["get"])
+    assert asked[1] <= 20 < asked[0] / 8  # whole shards
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
