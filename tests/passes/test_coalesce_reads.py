@@ -135,6 +135,13 @@ DECLINED = {
     "one index for all": batch_of(
         rows(0, 5), body=Task(None, abs, Task(None, getter, TaskRef("x0"), rows(0)[0]))
     ),
+    "an option for each row": Batch(
+        ("b", 0),
+        (("y", 0), ("y", 1)),
+        Task(None, abs, Task(None, getter, *map(TaskRef, ("x0", "x1", "x2")))).__call__,
+        [[FILE] * 2, rows(0, 5), [True, False]],
+        True,
+    ),
     "nothing but a read": batch_of(rows(0, 5), body=Task(None, getter, TaskRef("x0"), TaskRef("x1"))),
     "an option that differs": batch_of(
         rows(0, 5), body=Task(None, abs, Task(None, getter, TaskRef("x0"), TaskRef("x1"), TaskRef("x1")))
@@ -158,3 +165,13 @@ def test_batches_of_one_form_share_a_template() -> None:
 def test_all_of_a_file_in_one_row() -> None:
     made = MergedReads(Facts(NODES.get).value).of(batch_of(rows(0, length=40)))
     assert made.columns[1] == rows(0, length=40)
+
+
+def test_templates_are_told_apart_though_others_are_gone() -> None:
+    """A new one may stand in memory where another one stood."""
+    reads = MergedReads(Facts(NODES.get).value)
+    calls = [Task(None, getter, TaskRef("x0"), TaskRef("x1")) for _ in range(200)]
+    for number, call in enumerate(calls):
+        given = batch_of(rows(0, 5), body=Task(None, operator.add, call, number))
+        assert reads.of(given).template.__self__.args[1] == number
+        del given

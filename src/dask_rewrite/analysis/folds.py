@@ -135,9 +135,9 @@ class Fold(NamedTuple):
 
     def __call__(self, terms: Sequence[Any]) -> Any:
         """Fold these terms instead."""
-        args = [_plain(arg) for arg in self.call.args]
+        args = [literal(arg) for arg in self.call.args]
         args[self.place] = terms
-        return self.call.func(*args, **{k: _plain(v) for k, v in self.call.kwargs.items()})
+        return self.call.func(*args, **{k: literal(v) for k, v in self.call.kwargs.items()})
 
 
 def fold_of(node: Any) -> Fold | None:
@@ -180,7 +180,7 @@ def fold_of(node: Any) -> Fold | None:
 def _operation(func: Any, args: tuple[Any, ...]) -> tuple[Kind, tuple[str, ...], int] | None:
     """The kind of a fold, the options that are understood, and where its list stands."""
     if func is functools.reduce:
-        binary = _BINARY.get(_plain(args[0])) if args else None
+        binary = _BINARY.get(literal(args[0])) if args else None
         return binary and (binary, (), 1)
     if func in _PYTHON:
         return _PYTHON[func], (), 0
@@ -208,16 +208,12 @@ def _refused(more: Sequence[Any], kwargs: Mapping[str, Any], options: tuple[str,
     for name, value in given.items():
         if name not in options:
             return f"it is called with {name}="
-        if isinstance(_plain(value), (GraphNode, TaskRef)):
+        if isinstance(literal(value), (GraphNode, TaskRef)):
             return f"its {name} is computed"
-    axis = _plain(given.get("axis"))
+    axis = literal(given.get("axis"))
     if axis is not None and (type(axis) is not int or axis != 0):
         return "it folds along another axis than that of the list"
     return ""
-
-
-def _plain(value: Any) -> Any:
-    return literal(value)
 
 
 class Value(NamedTuple):

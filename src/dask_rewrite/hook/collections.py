@@ -22,6 +22,9 @@ from dask_rewrite.hook.parents import may_fuse_delayed
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.pipeline.run import rewrite_tasks
 
+#: What to do with a list of collections.
+_HOW = ": give what is in it as arguments, optimize(*...)"
+
 
 def optimize_collections(collections: Sequence[Any]) -> Any:
     """Rewrite collections together.
@@ -49,11 +52,7 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
             raise TypeError(
                 "optimize() expects dask collections (array, delayed, bag, dataframe, xarray), "
                 f"got {type(value).__name__}"
-                + (
-                    ": give what is in it as arguments, optimize(*...)"
-                    if type(value) in (list, tuple)
-                    else ""
-                )
+                f"{_HOW if type(value) in (list, tuple) else ''}"
             )
     if not Options.current().enabled:
         return collections[0] if len(collections) == 1 else tuple(collections)

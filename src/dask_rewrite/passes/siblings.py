@@ -166,9 +166,7 @@ class _Together:
         slices = [dep for dep in deps if self._is_slice(dep) and self._is_used_up(self._block_of(dep))]
         if slices:
             deps = deps.difference(slices).union(map(self._block_of, slices))
-        deps = frozenset(
-            [dep for dep in deps if type(node := self.nodes.get(dep)) is not DataNode or _is_block(node)]
-        )
+        deps = frozenset([dep for dep in deps if _is_block(self.nodes.get(dep))])
         if len(deps) > MOST_INPUTS or self._busy.isdisjoint(deps):
             return None
         return deps, slices

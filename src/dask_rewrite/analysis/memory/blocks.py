@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -204,23 +204,23 @@ class Results:
         found = source.value if type(source) is DataNode else self._value(source)
         return type(found) is not Fact and not isinstance(found, np.ndarray)
 
-    def reads(self, node: Any) -> list[tuple[int | None, int | None]]:
-        """Bytes that each getter of a task reads from a file, and those of the chunks that it decodes."""
-        if not self._may_reach_out(node):
-            return []
-        getters = [call for call in calls_of(node) if is_in(call.func, LOADING) and len(call.args) > 1]
+    def reads(self, calls: Iterable[Task]) -> list[tuple[int | None, int | None]]:
+        """Bytes that each getter among calls reads from a file, and those of the chunks that it decodes."""
         return [
             (self._size_of(call), decoded(self._value(call.args[0]), literal(call.args[1])))
-            for call in getters
-            if self._is_file(call.args[0])
+            for call in calls
+            if is_in(call.func, LOADING) and len(call.args) > 1 and self._is_file(call.args[0])
         ]
+
+    def calls(self, node: Any) -> list[Task]:
+        """The calls in a task that may read or write."""
+        return list(calls_of(node)) if self._may_reach_out(node) else []
 
     def _traffic(self, node: Any, nbytes: int | None) -> tuple[int, int, int]:
         """Bytes that a task reads from files, writes into them, and decodes."""
-        if not self._may_reach_out(node):
-            return 0, 0, 0
-        reads = [(part or nbytes or 0, chunks) for part, chunks in self.reads(node)]
-        stores = [call.args[0] for call in calls_of(node) if is_store(call) and call.args]
+        calls = self.calls(node)
+        reads = [(part or nbytes or 0, chunks) for part, chunks in self.reads(calls)]
+        stores = [call.args[0] for call in calls if is_store(call) and call.args]
         written = sum([self._size_of(block) or 0 for block in stores])
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), written, whole

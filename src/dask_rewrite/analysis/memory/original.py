@@ -138,7 +138,7 @@ class Stock:
         read, written, decoded = (
             sum([getattr(each, name) for each in (first, *fused)]) for name in ("read", "written", "decoded")
         )
-        reads = [each for node in _inside(stock.get(key)) for each in results.reads(node)]
+        reads = [each for node in _inside(stock.get(key)) for each in results.reads(results.calls(node))]
         if reads and all(part is not None for part, _ in reads):  # slices have become part of them
             read = sum([part or 0 for part, _ in reads])
             decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])

@@ -19,6 +19,7 @@ _STORES = frozenset(
 
 
 def is_in(func: Any, functions: Any) -> bool:
+    """Whether a function is one of these; what cannot be hashed is none."""
     try:
         return func in functions
     except TypeError:  # not hashable

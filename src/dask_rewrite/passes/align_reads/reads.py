@@ -18,7 +18,7 @@ from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import touched
 from dask_rewrite.passes.demand.boxes import Box, size
-from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.demand.windows import box_of
 from dask_rewrite.passes.movement.mosaic import composed, cut, whole
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.movement.read import Reader
@@ -70,13 +70,13 @@ class File:
             if len(calls) != 1:
                 return False
             (call, index) = calls[0]
-        box = _box(index, self.source.shape)
+        box = box_of(index, self.source.shape)
         if box is None or (call is not None and not self._is_alike(call)):
             return False
         if frame is not None and call is not None:
             given = [name for name, arg in frame.inputs.items() if arg is index]
             if len(given) == 1 and not any(
-                arg is one for arg in _options(call) for one in frame.inputs.values()
+                arg is one for arg in options_of(call) for one in frame.inputs.values()
             ):
                 self.programs[alike] = given[0]
         self.indexes[key] = index
@@ -99,7 +99,7 @@ class File:
         return (*map(id, frame.bodies), *frame.inputs, None, *files)
 
     def _is_alike(self, call: Task) -> bool:
-        if any(type(option) is TaskRef for option in _options(call)):
+        if any(type(option) is TaskRef for option in options_of(call)):
             return False
         if self.example is None:
             self.example = call
@@ -110,7 +110,7 @@ class File:
         return all(a is b for a, b in zip(mine.args[2:], other.args[2:]))
 
 
-def _options(call: Task) -> list[Any]:
+def options_of(call: Task) -> list[Any]:
     """What a getter is given besides the file and the index."""
     return [*call.args[2:], *call.kwargs.values()]
 
@@ -165,14 +165,6 @@ def _literal(arg: Any, scope: Mapping[Any, Any] | None) -> Any:
     if type(arg) is TaskRef and scope is not None:
         arg = scope.get(arg.key)
     return literal(arg)
-
-
-def _box(index: Any, shape: tuple[int, ...]) -> Box | None:
-    """The box that an index of slices takes; None for any other index."""
-    if type(index) is not tuple or len(index) != len(shape):
-        return None
-    plain = all(type(item) is slice and item.step in (None, 1) for item in index)
-    return taken(index, shape) if plain else None
 
 
 def follow(file: File, site: Site, most: int) -> dict[Key, Box] | None:

@@ -47,6 +47,15 @@ def size(box: Box) -> int:
     return prod(lengths(box))
 
 
+def index_of(box: Box) -> tuple[slice, ...]:
+    """The index that takes a box out of a whole.
+
+    >>> index_of(((3, 5), (0, 2)))
+    (slice(3, 5, None), slice(0, 2, None))
+    """
+    return tuple([slice(a, b) for a, b in box])
+
+
 def inside(box: Box, outer: Box) -> tuple[slice, ...] | None:
     """The index that takes a box out of a block that holds just ``outer``; None if it is all of that.
 

@@ -37,6 +37,14 @@ def taken(index: Any, shape: Shape) -> Box | None:
     return tuple(ends)
 
 
+def box_of(index: Any, shape: Shape) -> Box | None:
+    """The box that an index of slices takes, one for each axis; None for any other index."""
+    if type(index) is not tuple or len(index) != len(shape):
+        return None
+    plain = all(type(item) is slice and item.step in (None, 1) for item in index)
+    return taken(index, shape) if plain else None
+
+
 def _plain(index: Any, shape: Shape) -> Box | None:
     """The box of an index of one slice per axis that ends inside of it, as nearly all of dask's do."""
     if type(index) is not tuple or len(index) != len(shape):

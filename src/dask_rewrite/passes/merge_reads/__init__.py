@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from dask_rewrite.graph.program import operation, shape_of
 from dask_rewrite.graph.substitute import replaced
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, inside, lengths, size
-from dask_rewrite.passes.merge_reads.reads import Read, Reads
+from dask_rewrite.passes.merge_reads.reads import Read, Reads, read_of
 from dask_rewrite.passes.site import Site
 
 #: Tasks of a layer that are looked at, to see whether they read more than once.
@@ -95,10 +96,7 @@ def _written(
 ) -> Task:
     """A task over fewer reads; ``texts`` keeps what others do with theirs."""
     getter, file = reads[0].getter, reads[0].file
-    inputs = {}
-    for number, box in enumerate(boxes):
-        index = tuple([slice(a, b) for a, b in box])
-        inputs[f"x{number}"] = operation(getter.func, (file, index, *getter.args[2:]), getter.kwargs)
+    inputs = {f"x{number}": read_of(getter, file, box) for number, box in enumerate(boxes)}
     instead = {
         id(read.node): read.over(_part(TaskRef(f"x{number}"), read.box, boxes[number]))
         for read, number in zip(reads, places)
@@ -117,7 +115,7 @@ def merged(boxes: Sequence[Box]) -> list[Box]:
     """
     found = sorted(set(boxes))
     for axis in range(len(found[0]) if found else 0):
-        rows: dict[Any, list[Box]] = groupby(lambda box: (*box[:axis], *box[axis + 1 :]), found)  # noqa: B023
+        rows: dict[Any, list[Box]] = groupby(partial(_across, axis), found)
         found = []
         for row in rows.values():
             joined = [row[0]]
@@ -131,6 +129,10 @@ def merged(boxes: Sequence[Box]) -> list[Box]:
     return sorted(found)
 
 
+def _across(axis: int, box: Box) -> Box:
+    return (*box[:axis], *box[axis + 1 :])
+
+
 def _holds(read: Box, box: Box) -> bool:
     return all(a <= c and d <= b for (a, b), (c, d) in zip(read, box))
 
@@ -138,10 +140,13 @@ def _holds(read: Box, box: Box) -> bool:
 def _part(read: TaskRef, box: Box, whole: Box) -> Any:
     """A box of what was read, as a read of it alone would lie in memory."""
     index = inside(box, whole)
-    if index is None:
-        return read
+    return read if index is None else part_at(read, index, is_in_order(box, whole))
+
+
+def part_at(read: TaskRef, index: Any, in_order: bool) -> Task:
+    """A part of what was read; copied if it does not lie in one piece."""
     part = operation(operator.getitem, (read, index))
-    return part if is_in_order(box, whole) else operation(np.array, (part,), {"order": "C"})
+    return part if in_order else operation(np.array, (part,), {"order": "C"})
 
 
 def is_in_order(box: Box, whole: Box) -> bool:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS, Source
-from dask_rewrite.graph.nodes import literal
+from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.nodes import literal, needs_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import replaced
 from dask_rewrite.graph.templates import calls_frame, template_of
-from dask_rewrite.passes.demand.boxes import Box
-from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.align_reads.reads import options_of
+from dask_rewrite.passes.demand.boxes import Box, index_of
+from dask_rewrite.passes.demand.windows import box_of
 
 
 class Template(NamedTuple):
@@ -30,28 +33,18 @@ class Read(NamedTuple):
 
     node: Task  # what stands in the task: the getter, or the call of a template
     getter: Task
+    file: TaskRef
     box: Box
     template: Template | None
-
-    @property
-    def file(self) -> TaskRef:
-        """The reference to the file."""
-        found: TaskRef = self.getter.args[0] if self.template is None else self._inputs[self.template.file]
-        return found
+    inputs: Mapping[Any, Any]  # of the template
 
     def over(self, value: Any) -> Any:
         """What stands in the task instead, where the value was read already."""
         if self.template is None:
             return value
-        inputs = {name: arg for name, arg in self._inputs.items() if name != self.template.place}
+        inputs = {name: arg for name, arg in self.inputs.items() if name != self.template.place}
         call = self.template.body.__call__
         return operation(call, (operation(dict, (), {**inputs, self.template.file: value}),))
-
-    @property
-    def _inputs(self) -> dict[str, Any]:
-        found = template_of(self.node)
-        assert found is not None
-        return found[1]
 
 
 class Reads:
@@ -68,7 +61,7 @@ class Reads:
     def __init__(self, file: Key, source: Source) -> None:
         self.itemsize = source.dtype.itemsize
         self._file, self._shape = file, source.shape
-        self._templates: dict[int, Template | None] = {}
+        self._templates = ByIdentity[Template | None]()
 
     def of(self, task: Any) -> list[Read]:
         """The reads in a task; none where it needs anything else, or reads in another way."""
@@ -87,32 +80,27 @@ class Reads:
                     found.append(read)
             else:
                 stack += [*here.args, *here.kwargs.values()]
-        return found if len({_options(read.getter) for read in found}) == 1 else []
+        return found if len({_form(read.getter) for read in found}) == 1 else []
 
     def _read(self, node: Task) -> Read | None:
         """A getter, or the call of a template with one in it."""
-        template = None
-        getter, index = node, node.args[1] if len(node.args) > 1 else None
+        template, inputs, getter = None, dict[Any, Any](), node
         if calls_frame(node.func):
             called = template_of(node)
-            if called is None or (template := self._template(called[0])) is None:
+            if called is None or (template := self._templates.of(called[0], read_in)) is None:
                 return None
             inputs, getter = called[1], template.getter
-            if [name for name, arg in inputs.items() if self._file in _needs(arg)] != [template.file]:
+            if [name for name, arg in inputs.items() if self._file in needs_of([arg])] != [template.file]:
                 return None
-            index = getter.args[1] if template.place is None else inputs[template.place]
-            source = inputs[template.file]
-        else:
-            source = getter.args[0]
-        box = box_of(index, self._shape)
-        if box is None or type(source) is not TaskRef or TaskRef in map(type, _others(getter)):
+        if len(getter.args) < 2 or TaskRef in map(type, options_of(getter)):
             return None
-        return Read(node, getter, box, template)
-
-    def _template(self, body: Task) -> Template | None:
-        if id(body) not in self._templates:
-            self._templates[id(body)] = read_in(body)
-        return self._templates[id(body)]
+        file, index = (inputs.get(arg.key, arg) if type(arg) is TaskRef else arg for arg in getter.args[:2])
+        box = box_of(literal(index), self._shape)
+        return (
+            None
+            if box is None or type(file) is not TaskRef
+            else Read(node, getter, file, box, template, inputs)
+        )
 
 
 def read_in(body: Task) -> Template | None:
@@ -135,27 +123,17 @@ def read_in(body: Task) -> Template | None:
     names = [each.key for each in (file, index) if type(each) is TaskRef]
     if type(file) is not TaskRef or any(used.count(name) > 1 for name in names):
         return None
+    if TaskRef in map(type, options_of(getter)):  # may differ from call to call
+        return None
     given = str(index.key) if type(index) is TaskRef else None
     return Template(getter, str(file.key), given, replaced(body, {id(getter): file}))
 
 
-def _needs(arg: Any) -> frozenset[Key]:
-    return frozenset([arg.key]) if type(arg) is TaskRef else getattr(arg, "_dependencies", frozenset())
+def read_of(getter: Task, file: TaskRef, box: Box) -> Task:
+    """A read of a box, as a getter reads."""
+    return operation(getter.func, (file, index_of(box), *getter.args[2:]), getter.kwargs)
 
 
-def box_of(index: Any, shape: tuple[int, ...]) -> Box | None:
-    """What a getter reads, if that is a box of the file."""
-    index = literal(index)
-    plain = type(index) is tuple and len(index) == len(shape)
-    if not plain or not all(type(item) is slice and item.step in (None, 1) for item in index):
-        return None
-    return taken(index, shape)
-
-
-def _options(getter: Task) -> Any:
+def _form(getter: Task) -> Any:
     """What tells getters apart besides the file and the index."""
-    return (id(getter.func), *getter.kwargs, *[id(literal(other)) for other in _others(getter)])
-
-
-def _others(getter: Task) -> list[Any]:
-    return [*getter.args[2:], *getter.kwargs.values()]
+    return (id(getter.func), *getter.kwargs, *[id(literal(option)) for option in options_of(getter)])
