@@ -16,6 +16,7 @@ from dask_rewrite.analysis.knowledge.linear_algebra import LATE_LINEAR_ALGEBRA, 
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.lookup import KNOWN, LATE, fact_of_call, known, known_call
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.knowledge.other_libraries import OTHER_LIBRARIES
 from dask_rewrite.analysis.knowledge.partials import PARTIALS
 from dask_rewrite.analysis.knowledge.random import DRAWING
 from dask_rewrite.analysis.knowledge.read_only import HARMLESS
@@ -27,6 +28,7 @@ for _table in (
     *(LOADING, MOVEMENT, PARTIALS, REDUCTIONS, SELECTIONS, WRITING),
 ):
     KNOWN.update(_table)
-LATE.update(LATE_LINEAR_ALGEBRA)
+for (_module, _name), _make in {**LATE_LINEAR_ALGEBRA, **OTHER_LIBRARIES}.items():
+    LATE.setdefault(_name, []).append((_module, _make))
 
 __all__ = ["KNOWN", "Fact", "Known", "fact_of_call", "known", "known_call"]

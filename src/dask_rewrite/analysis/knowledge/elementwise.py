@@ -214,7 +214,8 @@ def _ufunc(
     return elementwise(func, *args, dtype=np.dtype(dtype))
 
 
-def _of_ufunc(func: np.ufunc) -> Known:
+def of_ufunc(func: np.ufunc) -> Known:
+    """What is known of a ufunc that works element by element."""
     return Known(partial(_ufunc, func, func in _EXACT), inputs=func.nin, writing=("out", "where"))
 
 
@@ -253,7 +254,7 @@ _UFUNCS = tuple({id(each): each for each in vars(np).values() if type(each) is n
 
 #: What is known of functions that work element by element.
 ELEMENTWISE: dict[Callable[..., Any], Known] = {
-    **{func: _of_ufunc(func) for func in _UFUNCS if not func.signature},
+    **{func: of_ufunc(func) for func in _UFUNCS if not func.signature},
     **{func: _of_operator(func) for func in _OPERATORS},
     **{func: _of_function(func) for func in (np.isclose, np.sinc, np.i0, np.angle, np.isreal, np.iscomplex)},
     # what is real, or whole, already may come back as it is

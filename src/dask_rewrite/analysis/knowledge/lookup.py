@@ -16,8 +16,8 @@ from dask_rewrite.analysis.knowledge.known import Known
 #: What is known, by function; filled from the tables when the package is imported.
 KNOWN: dict[Callable[..., Any], Known] = {}
 
-#: By module and name, what makes the record once the module is there.
-LATE: dict[tuple[str, str], Callable[[Any], Known]] = {}
+#: By name, the modules that have such a function, and what makes the record once the module is there.
+LATE: dict[str, list[tuple[str, Callable[[Any], Known]]]] = {}
 
 
 #: What is known of partials: the blocks of a layer share one.
@@ -112,10 +112,9 @@ def fact_of_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
 def _late(func: Any) -> Known | None:
     """Functions of modules that are not imported only to be known."""
     name = getattr(func, "__name__", "")
-    for (module, late), make in LATE.items():
-        if name == late and func is imported(module, late):
-            found = make(func)
-            KNOWN[func] = found
+    for module, make in LATE.get(name, ()):
+        if func is imported(module, name):
+            KNOWN[func] = found = make(func)
             return found
     return None
 

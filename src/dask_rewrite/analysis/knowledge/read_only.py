@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +19,31 @@ from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Call, Known, calls_first
 from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import viewed
+
+#: Arguments that make a function write into what it is given.
+_WRITING = (
+    "out",
+    "output",
+    "distances",
+    "indices",
+    "overwrite_input",
+    "overwrite_x",
+    "overwrite_data",
+    "copy",
+)
+
+
+def reads(func: Callable[..., Any], fact: Any = None, fresh: bool = True) -> Known:
+    """It only reads, unless an argument of its signature says where to write, or that it may.
+
+    Examples
+    --------
+    >>> reads(np.ma.masked_where).writing, reads(np.ma.masked_where).inputs
+    (('copy',), 2)
+    """
+    names = list(inspect.signature(func).parameters)
+    writing = tuple([name for name in names if name in _WRITING])
+    return Known(fact, fresh=fresh, inputs=min(map(names.index, writing), default=None), writing=writing)
 
 
 def _sorted(a: Any, axis: Any = -1, kind: Any = None) -> Any:
@@ -89,11 +115,51 @@ def _along_axis(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
 
 
 _READERS = (
-    *(np.bincount, np.unique, np.nonzero, np.flatnonzero, np.argwhere),
-    *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef),
+    *(
+        np.bincount,
+        np.unique,
+        np.nonzero,
+        np.flatnonzero,
+        np.argwhere,
+        np.lexsort,
+        np.argpartition,
+        np.partition,
+    ),
+    *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef, np.average),
     *(np.isin, np.choose, np.select, np.unravel_index, np.ravel_multi_index, np.cross, np.kron, np.trace),
-    *(np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.fft.hfft, np.fft.ihfft, np.fft.fftn),
-    *(np.fft.ifftn, np.fft.rfftn, np.fft.irfftn, np.linalg.norm, np.linalg.det, np.linalg.eigvalsh),
+    *(
+        np.convolve,
+        np.correlate,
+        np.inner,
+        np.insert,
+        np.delete,
+        np.append,
+        np.take_along_axis,
+        np.tile,
+        np.ptp,
+    ),
+    *(np.polyfit, np.polyval, np.ediff1d, np.intersect1d, np.union1d, np.setdiff1d, np.histogram2d),
+    *(
+        np.fft.fft,
+        np.fft.ifft,
+        np.fft.rfft,
+        np.fft.irfft,
+        np.fft.hfft,
+        np.fft.ihfft,
+        np.fft.fftn,
+        np.fft.ifftn,
+    ),
+    *(np.fft.rfftn, np.fft.irfftn, np.fft.fft2, np.fft.ifft2, np.fft.rfft2, np.fft.irfft2),
+    *(np.linalg.norm, np.linalg.det, np.linalg.eigvalsh, np.linalg.eigvals, np.linalg.eig, np.linalg.eigh),
+    *(np.linalg.lstsq, np.linalg.pinv, np.linalg.slogdet, np.linalg.cond, np.linalg.matrix_rank),
+    *(np.quantile, np.percentile, np.nanquantile, np.nanpercentile, merge_percentiles, _percentile),
+)
+#: Their results may share memory with their arguments: with bins that are given, or with a mask.
+_SHARING = (
+    *(np.histogram, np.histogramdd, np.diff, np.polyder, np.linalg.matrix_power),
+    *(np.ma.masked_where, np.ma.masked_invalid, np.ma.masked_equal, np.ma.masked_not_equal),
+    *(np.ma.masked_greater, np.ma.masked_greater_equal, np.ma.masked_less, np.ma.masked_less_equal),
+    *(np.ma.masked_inside, np.ma.masked_outside, np.ma.masked_values, np.ma.fix_invalid, np.ma.filled),
 )
 _DASK_READERS = (
     *((routines, name) for name in ("_block_hist", "_block_histogramdd_rect", "_block_histogramdd_multiarg")),
@@ -101,15 +167,13 @@ _DASK_READERS = (
     (routines, "variadic_choose"),
     *((reductions, "_custom_nanquantile"), (core, "_vindex_merge"), (chunk, "slice_with_int_dask_array")),
 )
-_QUANTILES = (np.quantile, np.percentile, np.nanquantile, np.nanpercentile)
 
 #: What is known of functions that only read; the results of most are as their values are.
 HARMLESS: dict[Callable[..., Any], Known] = {
-    **{func: Known(writing=("out",)) for func in (*_READERS, merge_percentiles, _percentile)},
+    **{func: reads(func) for func in _READERS},
+    **{func: reads(func, fresh=False) for func in _SHARING},
     **{of_dask(*named): Known() for named in _DASK_READERS},
-    **{func: Known(inputs=3, writing=("out", "overwrite_input")) for func in _QUANTILES},
-    # bins that are given come back; no differences are the array itself
-    **{func: Known(fresh=False, writing=("out",)) for func in (np.histogram, np.histogramdd, np.diff)},
+    of_dask(core, "_numpy_vindex"): Known(fresh=False),
     of_dask(routines, "_bincount_agg"): Known(fresh=False),
     of_dask(routines, "_int_piecewise"): Known(calls=_of_pieces),
     of_dask(routines, "_inner_apply_along_axis"): Known(fresh=False, calls=_along_axis),
@@ -123,6 +187,5 @@ HARMLESS: dict[Callable[..., Any], Known] = {
     of_dask(chunk, "coarsen"): Known(_coarsened, calls=calls_first),
     np.sort: Known(_sorted),
     np.argsort: Known(_arg_sorted),
-    np.partition: Known(),
     np.searchsorted: Known(_searched),
 }
