@@ -131,6 +131,7 @@ class _Absorbing:
         self._slices = small.slices  # of large blocks, and what took in such slices
         self._held = small.held
         self._waiting = waiting
+        self._orders = waiting is not None and waiting.matters and len(site.graph.outputs) > 1
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
         self._max_inputs, self._large = bounds.max_inputs, bounds.max_bytes // 2
         self._text = site.context.fuse_text_keys
@@ -181,8 +182,11 @@ class _Absorbing:
             for key in references:
                 (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
-        most = max(self._max_inputs, len(waits_for)) + 1  # with the producer that goes
-        wide = max(WIDE + 1, most) if combining(task.func) else most
+        combines = combining(task.func)
+        # where several results wait for the same blocks, steps of reductions say which of these go first
+        least = 0 if combines and self._orders else self._max_inputs
+        most = max(least, len(waits_for)) + 1  # with the producer that goes
+        wide = max(WIDE + 1, most) if combines and not self._orders else most
         gathers = type(task.key) is str and task.key.startswith(FINALIZE)
         far = self._waiting if self._waiting is not None and self._waiting.far(references) else None
         room = self._max_tasks

@@ -221,7 +221,10 @@ class _Together:
         if size is None or size.nbytes > self._bytes or not site.context.may_move(node.func):
             return False
         # each call of a function that nobody knows may take an hour
-        return site.effect(key) != "unknown" and depth_of(node, self._templates) <= _DEEP
+        # nor is what may be a view of a large block, such as `topk`, held as long as what the others make
+        return (site.effect(key) == "fresh" or node.func is _PICKED) and depth_of(
+            node, self._templates
+        ) <= _DEEP
 
     def _is_worth(self, needs: frozenset[Key]) -> bool:
         """Whether all blocks that tasks need are small; what is made here is."""

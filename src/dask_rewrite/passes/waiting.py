@@ -36,6 +36,11 @@ class Waiting:
     ----------
     site : Site
         The graph, and what is known of it: one block of each layer is looked at.
+
+    Attributes
+    ----------
+    matters : bool
+        Whether any block is held for something that has to wait for much else.
     """
 
     def __init__(self, site: Site) -> None:
@@ -46,7 +51,7 @@ class Waiting:
         total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))
         self._room = max(1, HELD, total // PART)
         self._needed: dict[Any, bool] = {}
-        self._matters = any(map(self._keeps_waiting, sample.values()))
+        self.matters = any(map(self._keeps_waiting, sample.values()))
 
     def far(self, keys: Sequence[Key]) -> bool:
         """Whether some tasks wait long for each other."""
@@ -58,7 +63,7 @@ class Waiting:
 
     def near(self, rows: Sequence[int], keys: Sequence[Key]) -> list[Sequence[int]]:
         """Some tasks, in groups between whose first and last not much is made."""
-        if not self._matters:
+        if not self.matters:
             return [rows]
         made = [self._made.get(keys[row], 0) for row in rows]
         first = min(made, default=0)
@@ -71,7 +76,7 @@ class Waiting:
         """How many neighbours may go together along each axis, of blocks by their places."""
         places = list(blocks)
         found = [len(places)] * len(places[0])
-        for axis in range(len(found)) if self._matters else ():
+        for axis in range(len(found)) if self.matters else ():
             between = [
                 abs(self._made[blocks[place]] - self._made[other])
                 for place in places[:: len(places) // _BLOCKS | 1]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from dask._task_spec import DataNode, List, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import beliefs_of, estimate
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.memory.sizes import nbytes_of_fact
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
 #: Tasks of a layer that go into one at most where all is known to be small.
@@ -106,9 +109,15 @@ class Weights:
                 piece, whole = estimate(site.facts, dep), estimate(site.facts, source)
                 if piece is None or whole is None or whole.nbytes <= self._max_bytes:
                     continue
-                if _PIECES * piece.nbytes * len(site.consumers(source)) > whole.nbytes:
+                if _PIECES * piece.nbytes * len(site.consumers(source)) > whole.nbytes or (
+                    _is_edge(node) and self._goes_on(source, whole.nbytes)
+                ):
                     found.add(source)
         return found
+
+    def _goes_on(self, key: Key, nbytes: int) -> bool:
+        """Whether something as large is made of a block, which may wait for what is made of its edges."""
+        return any((self.nbytes(user) or 0) * _PIECES > nbytes for user in self._site.consumers(key))
 
     def _is_small(self, key: Key) -> bool:
         if type(self._site.node(key)) is DataNode:
@@ -132,3 +141,10 @@ class Weights:
             elif type(here) is List:
                 stack += here.args
         return True
+
+
+def _is_edge(node: Any) -> bool:
+    """A slice of a block, or a copy of one."""
+    if getattr(node, "func", None) in (np.copy, copy.copy):
+        node = node.args[0]
+    return id(getattr(node, "func", None)) in GETITEMS
