@@ -84,7 +84,7 @@ def test_report_reads_well():
         ],
     )
     assert repr(report).splitlines() == [
-        "dask_rewrite: 437,501 -> 10 tasks, 7.63 MiB -> 17.58 kiB in 10.00 ms",
+        "dask_rewrite: 437,501 tasks as written, 10 as sent, 7.63 MiB -> 17.58 kiB in 10.00 ms",
         "",
         "pass           tasks   depth  max fan-in                 pickled      time  applied",
         "-----  -------------  ------  ----------  ----------------------  --------  -------",

@@ -34,7 +34,7 @@ class Forecast:
     Parameters
     ----------
     before, after : Run
-        With dask's own optimizer, and as rewritten.
+        With dask's own optimizer, which sends fewer tasks than were written, and as rewritten.
     threads : int
         Threads of this process, or of each worker.
     workers : int
@@ -79,7 +79,7 @@ class Forecast:
 
     def _figures(self) -> list[list[str]]:
         both = (self.before, self.after)
-        rows = [["tasks", *(f"{run.tasks:,}" for run in both)], ["peak", *map(_held, both)]]
+        rows = [["tasks as sent", *(f"{run.tasks:,}" for run in both)], ["peak", *map(_held, both)]]
         if self.workers:
             rows.append(["peak of a worker", *(format_bytes(run.peak_worker) for run in both)])
         for name in ("read", "decoded", "moved", "written"):

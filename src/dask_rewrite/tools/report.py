@@ -178,7 +178,7 @@ class Report:
             return f"{tasks}, left to dask's own optimizer, decided{end}"
         if self.before is None or self.after is None:
             return f"nothing was done{end}"
-        text = f"{_change(self.before.tasks, self.after.tasks)} tasks"
+        text = f"{self.before.tasks:,} tasks as written, {self.after.tasks:,} as sent"
         if self.before.nbytes is not None and self.after.nbytes is not None:
             text += f", {_bytes_change(self.before.nbytes, self.after.nbytes)}"
         return text + end
