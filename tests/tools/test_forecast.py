@@ -315,7 +315,11 @@ def test_what_is_stored_is_not_gathered(tmp_path: Any) -> None:
 def test_both_numbers_of_tasks_before_say_what_they_count() -> None:
     """As the program wrote it, and as dask's own optimizer would send it."""
     report = dask_rewrite.explain(drawn((40, 40), 10).sum() + 1, forecast=True)
-    assert report.before is not None and report.forecast is not None
+    assert report.before is not None
+    assert report.forecast is not None
     assert report.before.tasks > report.forecast.before.tasks
     assert f"{report.before.tasks:,} tasks as written" in repr(report)
-    assert any("as sent" in line and f" {report.forecast.before.tasks} " in line for line in repr(report).splitlines())
+    assert any(
+        "as sent" in line and f" {report.forecast.before.tasks} " in line
+        for line in repr(report).splitlines()
+    )

@@ -19,7 +19,7 @@ from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.stored import decoded
-from dask_rewrite.analysis.memory.calls import calls_of
+from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -104,7 +104,7 @@ class Results:
         if type(node) is Alias:
             return Result(nbytes, 0, node.target)
         owned, view = self._memory(node, nbytes)
-        return Result(nbytes, owned, view, *self._traffic(node, nbytes))
+        return Result(nbytes, owned, view, *self.traffic(key))
 
     def value(self, key: Key) -> Any:
         """What stands for a block, None if nothing is known; see `Facts.value`."""
@@ -213,31 +213,21 @@ class Results:
         ]
 
     def calls(self, node: Any) -> list[Task]:
-        """The calls in a task that may read or write."""
-        return list(calls_of(node)) if self._may_reach_out(node) else []
+        """The calls in a task that may read or write; templates are looked at once."""
+        return list(calls_of(node)) if reaches_out(node, self._reaching) else []
 
-    def _traffic(self, node: Any, nbytes: int | None) -> tuple[int, int, int]:
+    def traffic(self, key: Key) -> tuple[int, int, int]:
         """Bytes that a task reads from files, writes into them, and decodes."""
+        node = self._lookup(key)
         calls = self.calls(node)
-        reads = [(part or nbytes or 0, chunks) for part, chunks in self.reads(calls)]
+        if not calls:
+            return 0, 0, 0
+        nbytes = self._size(key) or 0
+        reads = [(part or nbytes, chunks) for part, chunks in self.reads(calls)]
         stores = [call.args[0] for call in calls if is_store(call) and call.args]
         written = sum([self._size_of(block) or 0 for block in stores])
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), written, whole
-
-    def _may_reach_out(self, node: Any) -> bool:
-        """Whether a task reads or writes; templates are looked at once."""
-        if type(node) is not Task:
-            return False
-        if type(node.func) is not MethodType:
-            return _reaches_out(node)
-        if self._reaching.of(node.func.__self__, _reaches_out):
-            return True
-        return any(map(_reaches_out, (*node.args, *node.kwargs.values())))  # what the template is given
-
-
-def _reaches_out(body: Any) -> bool:
-    return any(is_store(call) or is_in(call.func, LOADING) for call in calls_of(body))
 
 
 def _gathered(node: Task) -> Iterator[Any]:

@@ -1,15 +1,62 @@
-"""The calls in a task, those of templates and programs included."""
+"""The calls in a task, those of templates, of programs and of what dask fused included."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MethodType
 from typing import Any
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
 
+from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
+from dask_rewrite.analysis.memory.stores import STORES
 from dask_rewrite.graph.batches import shared_by, tasks_of
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
+
+_OUTSIDE = LOADING_IDS.union(map(id, STORES))
+
+
+def reaches_out(node: Any, known: ByIdentity[bool]) -> bool:
+    """Whether a task may read or write: it holds a function that does, at any depth.
+
+    Parameters
+    ----------
+    node : object
+        What may be a task.
+    known : ByIdentity of bool
+        What was found of templates, and of what dask fused, which many tasks share.
+
+    Examples
+    --------
+    >>> from dask.array.core import getter
+    >>> reaches_out(Task("y", abs, Task(None, getter, TaskRef("x"), ())), ByIdentity())
+    True
+    """
+
+    def inside(shared: Any) -> bool:
+        parts = shared.values() if type(shared) is dict else [shared]
+        return any(reaches_out(each, known) for each in parts)
+
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if type(each) is MethodType:
+            if type(each.__self__) is Task and known.of(each.__self__, inside):
+                return True
+        elif type(each) is Task:
+            func, args = each.func, each.args
+            if id(func) in _OUTSIDE or (func is _execute_subgraph and known.of(args[0], inside)):
+                return True
+            if type(func) is MethodType:
+                stack.append(func)
+            stack += args
+            if each.kwargs:
+                stack += each.kwargs.values()
+        elif isinstance(each, NestedContainer):
+            stack += each.args
+    return False
 
 
 def calls_of(node: Any) -> Iterator[Task]:
@@ -18,15 +65,19 @@ def calls_of(node: Any) -> Iterator[Task]:
     while stack:
         each, scope = stack.pop()
         if type(each) is Task:
-            if (rows := tasks_of(each, once=True)) is not None:
+            if each.func is _execute_subgraph:
+                inner, _, names, *given = each.args
+                values = {name: _within(value, scope) for name, value in zip(names, given)}
+                stack.extend([(with_values(one, values), {}) for one in inner.values()])
+            elif (rows := tasks_of(each, once=True)) is not None:
                 stack.extend([(row, scope) for row in (*shared_by(each), *rows)])
             elif (frame := frame_of(each)) is None:
                 yield with_values(each, scope) if scope else each
                 stack.extend([(arg, scope) for arg in (*each.args, *each.kwargs.values())])
             else:
-                given = {name: _within(value, scope) for name, value in frame.inputs.items()}
-                stack.extend([(value, {}) for value in given.values()])
-                plain = {name: value for name, value in given.items() if not isinstance(value, GraphNode)}
+                values = {name: _within(value, scope) for name, value in frame.inputs.items()}
+                stack.extend([(value, {}) for value in values.values()])
+                plain = {name: value for name, value in values.items() if not isinstance(value, GraphNode)}
                 stack.extend([(body, plain) for body in frame.bodies])
         elif isinstance(each, NestedContainer):
             stack.extend([(arg, scope) for arg in each.args])

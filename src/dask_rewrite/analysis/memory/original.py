@@ -15,7 +15,6 @@ from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.names import JOINED, unmarked
-from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
 
 
@@ -134,11 +133,9 @@ class Stock:
             owned, view = inner.owned, inner.view
             if inner.read:  # slices become part of the read
                 owned = first.nbytes
-        fused = [results.of(one) for one in self._fused(start)]
-        read, written, decoded = (
-            sum([getattr(each, name) for each in (first, *fused)]) for name in ("read", "written", "decoded")
-        )
-        reads = [each for node in _inside(stock.get(key)) for each in results.reads(results.calls(node))]
+        traffic = [first[3:], *map(results.traffic, self._fused(start))]
+        read, written, decoded = map(sum, zip(*traffic))
+        reads = results.reads(results.calls(stock.get(key)))
         if reads and all(part is not None for part, _ in reads):  # slices have become part of them
             read = sum([part or 0 for part, _ in reads])
             decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])
@@ -167,19 +164,6 @@ def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> 
         for key, node in tasks.items()
         if type(key) is str and key.startswith(FINALIZE) and key not in raw
     }
-
-
-def _inside(node: Any) -> Iterator[Any]:
-    """The tasks that dask fused into one."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if type(node) is Task and node.func is _execute_subgraph:
-            inner, _, names, *given = node.args
-            values = dict(zip(names, given))
-            stack += [with_values(each, values) for each in inner.values()]
-        else:
-            yield node
 
 
 def _renamed(node: Any) -> Any:

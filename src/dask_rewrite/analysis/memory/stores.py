@@ -13,9 +13,7 @@ from dask_rewrite.graph.templates import opened
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
 #: Functions that store blocks.
-_STORES = frozenset(
-    getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name)
-)
+STORES = frozenset(getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name))
 
 
 def is_in(func: Any, functions: Any) -> bool:
@@ -28,7 +26,7 @@ def is_in(func: Any, functions: Any) -> bool:
 
 def is_store(call: Task) -> bool:
     """Whether a call stores a block."""
-    return is_in(call.func, _STORES)
+    return is_in(call.func, STORES)
 
 
 def gives_nothing(node: Any) -> bool:
