@@ -30,7 +30,7 @@ from dask_rewrite.analysis.fact_cache import (
 )
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import FILES, is_unknown_source, source_of
-from dask_rewrite.graph.batches import tasks_of
+from dask_rewrite.graph.batches import cells_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
@@ -163,9 +163,25 @@ class Evaluator:
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         if func is identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
-        if func is ndeepmap and (rows := tasks_of(task)) is not None:
-            return self._list(rows, env)
-        return NOTHING
+        return self._batch(task, env) if func is ndeepmap else NOTHING
+
+    def _batch(self, task: Task, env: Mapping[Any, Any]) -> Any:
+        """What a batch gives row by row; rows that are given the same are gone through once."""
+        if (found := cells_of(task)) is None:
+            return NOTHING
+        body, cells, rows = found
+        if not cells:
+            return self._list([body] * rows, env)
+        columns = [[self.of(cell, env) for cell in column] for column in cells.values()]
+        names, known, values = tuple(cells), dict[Any, Any](), []
+        for row in zip(*columns):
+            name = tuple(map(name_here, row))
+            if name not in known:
+                known[name] = self.of(body, dict(zip(names, row)))
+            if known[name] is UNKNOWN:
+                return UNKNOWN
+            values.append(known[name])
+        return values
 
     def _frame(self, task: Task, env: Mapping[Any, Any]) -> Any:
         frame = frame_of(task)

@@ -91,14 +91,33 @@ def tasks_of(node: Any, once: bool = False) -> list[Any] | None:
     >>> tasks_of(body) is None
     True
     """
+    if (found := cells_of(node, once)) is None:
+        return None
+    body, columns, rows = found
+    if not columns:
+        return [body] * rows
+    return [with_values(body, dict(zip(columns, row))) for row in zip(*columns.values())]
+
+
+def cells_of(node: Any, once: bool = False) -> tuple[Task, dict[str, Sequence[Any]], int] | None:
+    """The template of a batch, by name what each input is in all rows, and how many rows there are.
+
+    None for anything else; ``once`` as for :func:`tasks_of`.
+
+    Examples
+    --------
+    >>> body = Task(None, operator.add, TaskRef("x0"), 1)
+    >>> cells_of(batch("y", body.__call__, [[1, 2]], 2))[1:]
+    ({'x0': [1, 2]}, 2)
+    """
     if not is_batch(node):
         return None
     body, values = node.args[1].__self__, node.args[2]
     if values.func is repeat:
-        return [body] * values.args[1]
+        return body, {}, values.args[1]
     names, cells = values.args[1].args[1:]
-    columns = [_cells(column, names.args[1], once) for column in cells.args]
-    return [with_values(body, dict(zip(names.args[0], row))) for row in zip(*columns)]
+    rows = names.args[1]
+    return body, dict(zip(names.args[0], [_cells(column, rows, once) for column in cells.args])), rows
 
 
 def _cells(column: Any, rows: int, once: bool = False) -> Sequence[Any]:

@@ -94,17 +94,20 @@ class Results:
 
     def of(self, key: Key) -> Result:
         """What a task gives."""
+        return Result(*self.sizes(key), *self.traffic(key))
+
+    def sizes(self, key: Key) -> tuple[int | None, int | None, Key | None]:
+        """Bytes of a result, those that it owns, and the result that it is a view of."""
         node = self._lookup(key)
         if type(node) is DataNode:
             given = nbytes_of(node.value)
-            return Result(given, given)
+            return given, given, None
         nbytes = self._size(key)
         if node is None:
-            return Result(nbytes, nbytes)
+            return nbytes, nbytes, None
         if type(node) is Alias:
-            return Result(nbytes, 0, node.target)
-        owned, view = self._memory(node, nbytes)
-        return Result(nbytes, owned, view, *self.traffic(key))
+            return nbytes, 0, node.target
+        return nbytes, *self._memory(node, nbytes)
 
     def value(self, key: Key) -> Any:
         """What stands for a block, None if nothing is known; see `Facts.value`."""

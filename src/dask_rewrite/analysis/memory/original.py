@@ -13,7 +13,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
-from dask_rewrite.graph.batches import tasks_of
+from dask_rewrite.graph.batches import cells_of
 from dask_rewrite.graph.names import JOINED, unmarked
 from dask_rewrite.graph.templates import frame_of
 
@@ -83,7 +83,7 @@ class Original:
                 return None
             name, place = unmarked(key[0]), key[1:]
             if (found := self._results.value((name, *place))) is not None:
-                return found if (rows := tasks_of(nodes.get(key))) is None else [found] * len(rows)
+                return found if (cells := cells_of(nodes.get(key))) is None else [found] * cells[2]
             for where in (place, place[:-1]):  # a task that gives several results, or a step of a chain
                 parts = [self._results.value((each, *where)) for each in name.split(JOINED)]
                 if None not in parts:
@@ -121,25 +121,26 @@ class Stock:
     def of(self, key: Key) -> Result:
         """What a task gives."""
         raw, stock, results = self._raw, self._stock, self._results
-        if type(alias := stock.get(key)) is Alias and alias.target in stock:
-            return Result(results.of(key).nbytes, 0, alias.target)
+        if type(node := stock.get(key)) is Alias and node.target in stock:
+            return Result(results.sizes(key)[0], 0, node.target)
         start = key
-        while type(node := self._lookup(start)) is Alias and start not in raw:
-            start = node.target
-        first = results.of(start)
-        owned, view = first.owned, first.view
+        while type(inner := self._lookup(start)) is Alias and start not in raw:
+            start = inner.target
+        nbytes, owned, view = results.sizes(start)
         while view is not None and view not in stock and view in raw:
-            inner = results.of(view)  # fused into this task
-            owned, view = inner.owned, inner.view
-            if inner.read:  # slices become part of the read
-                owned = first.nbytes
-        traffic = [first[3:], *map(results.traffic, self._fused(start))]
+            if results.traffic(view)[0]:  # fused into this task: slices become part of the read
+                owned, view = nbytes, results.sizes(view)[2]
+            else:
+                _, owned, view = results.sizes(view)
+        if not (calls := results.calls(node)):
+            return Result(nbytes, owned, view)
+        traffic = map(results.traffic, (start, *self._fused(start)))
         read, written, decoded = map(sum, zip(*traffic))
-        reads = results.reads(results.calls(stock.get(key)))
+        reads = results.reads(calls)
         if reads and all(part is not None for part, _ in reads):  # slices have become part of them
             read = sum([part or 0 for part, _ in reads])
             decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])
-        return Result(first.nbytes, owned, view, read, written, decoded)
+        return Result(nbytes, owned, view, read, written, decoded)
 
     def _fused(self, start: Key) -> Iterator[Key]:
         """The raw tasks below one that are in the same task."""
