@@ -162,9 +162,9 @@ def test_collections_are_left_alone():
 
 
 def test_wrong_use():
-    with pytest.raises(TypeError, match="expected a dask collection, got int"):
+    with pytest.raises(TypeError, match="expects dask collections .*, got int"):
         preflight(3)
-    with pytest.raises(TypeError, match="needs at least one"):
+    with pytest.raises(TypeError, match="got nothing|got a list without any"):
         preflight()
 
 

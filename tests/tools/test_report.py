@@ -275,9 +275,9 @@ def test_explain_runs_nothing():
 
 
 def test_explain_refuses_what_is_not_a_collection():
-    with pytest.raises(TypeError, match="expected a dask collection, got int"):
+    with pytest.raises(TypeError, match="expects dask collections .*, got int"):
         explain(3)
-    with pytest.raises(TypeError, match="needs at least one"):
+    with pytest.raises(TypeError, match="got nothing|got a list without any"):
         explain()
 
 
@@ -295,7 +295,9 @@ def test_explain_a_dataframe():
     frame = dd.from_pandas(pd.DataFrame({"a": range(10)}), npartitions=2)
     report = explain(frame.a.sum())
     assert isinstance(report, Report)
-    repr(report)
+    assert repr(report).splitlines()[0].endswith("not rewritten, left to dask's own optimizer")
+    assert "compute dask_rewrite.optimize(x) instead of x" in repr(report)
+    assert dask_rewrite.optimize(frame.a.sum()).compute() == 45
 
 
 def test_explain_xarray():

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from dask._task_spec import GraphNode, Task
 from dask.typing import Key
+from dask.utils import funcname
 
 from dask_rewrite.graph.graph import Graph, Metrics
+from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.trace import Step, Trace
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
@@ -91,8 +94,16 @@ class Printing(Callback):
     @staticmethod
     def _print(name: str, graph: Graph) -> None:
         lines = [f"-- after {name}: {len(graph.nodes)} tasks"]
-        lines += [f"{key!r}: {node!r}" for key, node in graph.nodes.items()]
+        lines += [f"{key!r}: {_shown(node)}" for key, node in graph.nodes.items()]
         print("\n".join(lines), file=sys.stderr)
+
+
+def _shown(node: GraphNode) -> str:
+    """A task as the functions that it calls and what it needs; data and other names as they show themselves."""
+    if type(node) is not Task:
+        return repr(node)
+    needs = ", ".join(map(repr, sorted(node.dependencies, key=repr)))
+    return f"{' '.join(functions_of(node)) or funcname(node.func)}({needs})"
 
 
 @dataclass

@@ -128,14 +128,15 @@ def _with_options(made: Any, options: Options) -> Any:
     names = [field.name for field in fields(made)] if is_dataclass(made) else []
     known = [name for name in names if name != "reassociate"]
     for name, value in values.items():
+        written = name.replace("_", "-")
         if name not in known:
-            choices = ", ".join(known) or "none"
-            raise ValueError(f"rewrite.options.{made.name}: no option {name!r}; it has: {choices}")
+            choices = ", ".join(known).replace("_", "-") or "none"
+            raise ValueError(f"rewrite.options.{made.name}: no option {written!r}; it has: {choices}")
         if type(value) is not type(getattr(made, name)):
             kind = type(getattr(made, name)).__name__
-            raise ValueError(f"rewrite.options.{made.name}.{name}: expected {kind}, got {value!r}")
+            raise ValueError(f"rewrite.options.{made.name}.{written}: expected {kind}, got {value!r}")
         if type(value) is int and value < 1:
-            raise ValueError(f"rewrite.options.{made.name}.{name}: expected at least 1, got {value!r}")
+            raise ValueError(f"rewrite.options.{made.name}.{written}: expected at least 1, got {value!r}")
     if "reassociate" in names:  # passes that regroup floating-point sums ask to be told
         values["reassociate"] = options.reassociate
     return replace(made, **values) if values else made

@@ -37,12 +37,15 @@ def collections_in(collections: Sequence[Any], asked: str = "explain") -> list[A
     """
     from dask.base import is_dask_collection, unpack_collections
 
-    if not collections:
-        raise TypeError(f"{asked}() needs at least one dask collection")
+    def wrong(given: str) -> TypeError:
+        return TypeError(
+            f"{asked}() expects dask collections (array, delayed, bag, dataframe, xarray object), got {given}"
+        )
+
     for collection in collections:
         if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
-            raise TypeError(f"expected a dask collection, got {type(collection).__name__}")
+            raise wrong(type(collection).__name__)
     found, _ = unpack_collections(*collections)
     if not found:
-        raise TypeError(f"{asked}() needs at least one dask collection; there is none in what was given")
+        raise wrong(f"a {type(collections[0]).__name__} without any" if collections else "nothing")
     return list(found)

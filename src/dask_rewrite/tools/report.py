@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dask_rewrite.tools.forecast import Forecast
 
 _KINDS = ("failed", "applied", "missed")
-#: Different reasons that are shown per rule; all of them are in ``Report.remarks``.
-_REASONS = 3
+#: Different reasons that are shown per rule, and characters of each; all of them are in ``Report.remarks``.
+_REASONS, _WIDTH = 3, 110
 
 
 class Report:
@@ -174,8 +174,9 @@ class Report:
         failed = sum(count for (_, kind), count in self.counts.items() if kind == "failed")
         end = f" in {format_time(self.seconds)}" + (f"; {failed} FAILED" if failed else "")
         if self.form != "tasks":
-            tasks = f"{self.before.tasks:,} tasks" if self.before else "the graph"
-            return f"{tasks}, left to dask's own optimizer, decided{end}"
+            if self.before is None:
+                return "not rewritten, left to dask's own optimizer"
+            return f"{self.before.tasks:,} tasks, left to dask's own optimizer, decided{end}"
         if self.before is None or self.after is None:
             return f"nothing was done{end}"
         text = f"{self.before.tasks:,} tasks as written, {self.after.tasks:,} as sent"
@@ -215,7 +216,7 @@ class Report:
             texts = [reason if len(common) == 1 else f"{reason} ({times})" for reason, times in shown]
             if len(common) > _REASONS:
                 texts.append(f"and {len(common) - _REASONS} more reasons")
-            first, *others = [shorten(text, 80) for text in texts] or [""]
+            first, *others = [shorten(text, _WIDTH) for text in texts] or [""]
             rows.append([kind, rule, f"{self.counts[rule, kind]:,}", first])
             rows += [["", "", "", text] for text in others]
         return rows
