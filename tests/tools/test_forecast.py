@@ -166,6 +166,20 @@ def test_unknown_sizes_give_an_interval() -> None:
     assert found.least < found.peak <= found.most
     alone = dask_rewrite.forecast(dask.delayed(lambda: 1)(), threads=1)
     assert "unknown" in repr(alone)
+    assert " B" not in repr(alone)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_blocks_of_unknown_size_are_as_large_as_what_is_fused_with_them(fused: bool) -> None:
+    x = drawn((40, 100), (10, 100))
+    picked = x.map_blocks(lambda block: block[block.sum(1) > 9], chunks=((np.nan,) * 4, 100), dtype="f8")
+    with dask.config.set({"optimization.fuse.active": None if fused else False}):
+        found = dask_rewrite.forecast(picked, threads=1)
+    for run in (found.before, found.after):
+        assert run.unknown >= 4
+        assert not run.uncounted
+        assert run.least < x.nbytes <= run.peak <= run.most
+        assert all(each.nbytes >= 8000 for each in run.standing)
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 1), (3, 2)])

@@ -17,7 +17,9 @@ __all__ = ["Report", "explain"]
 
 #: Larger graphs are not made into tasks for the sake of a report.
 _MEASURED = 200_000
-_NOT_ASKED = "dask asks no optimizer for dataframes and expressions; compute dask_rewrite.optimize(x) instead of x"
+_NOT_ASKED = (
+    "dask asks no optimizer for dataframes and expressions; compute dask_rewrite.optimize(x) instead of x"
+)
 
 
 def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> Report:

@@ -91,7 +91,7 @@ class Forecast:
 
     def _standing(self) -> list[list[str]]:
         return [
-            [shorten(each.name, 40), f"{each.tasks:,}", format_bytes(each.nbytes), each.waits_for or "-"]
+            [shorten(each.name, 40), f"{each.tasks:,}", _weight(each), each.waits_for or "-"]
             for each in self.after.standing[:_SHOWN]
         ]
 
@@ -182,3 +182,10 @@ def _held(run: Run) -> str:
     if run.least == run.most:
         return str(format_bytes(run.peak))
     return f"{format_bytes(run.peak)} ({format_bytes(run.least)} to {format_bytes(run.most)})"
+
+
+def _weight(each: Standing) -> str:
+    """Bytes of results, as far as somebody can guess them."""
+    if each.uncounted == each.tasks:
+        return "unknown"
+    return f"{format_bytes(each.nbytes)}{' and unknown' if each.uncounted else ''}"

@@ -54,6 +54,8 @@ class Result(NamedTuple):
         Bytes that came out of files, and that went into them.
     decoded : int
         Bytes of all stored chunks that hold a part of what was read.
+    inside : int
+        Of a result of unknown size, the most bytes that one of the steps before it in the same task gives.
     """
 
     nbytes: int | None
@@ -62,6 +64,7 @@ class Result(NamedTuple):
     read: int = 0
     written: int = 0
     decoded: int = 0
+    inside: int = 0
 
 
 class Results:
@@ -79,7 +82,7 @@ class Results:
     >>> import operator
     >>> nodes = {"x": Task("x", np.zeros, 4), "y": Task("y", operator.getitem, TaskRef("x"), slice(2))}
     >>> Results(nodes.get, lambda key: None).of("y")
-    Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0)
+    Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0, inside=0)
     """
 
     def __init__(self, lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> None:
@@ -94,7 +97,8 @@ class Results:
 
     def of(self, key: Key) -> Result:
         """What a task gives."""
-        return Result(*self.sizes(key), *self.traffic(key))
+        nbytes, owned, view = self.sizes(key)
+        return Result(nbytes, owned, view, *self.traffic(key), self._inside(key) if nbytes is None else 0)
 
     def sizes(self, key: Key) -> tuple[int | None, int | None, Key | None]:
         """Bytes of a result, those that it owns, and the result that it is a view of."""
@@ -108,6 +112,16 @@ class Results:
         if type(node) is Alias:
             return nbytes, 0, node.target
         return nbytes, *self._memory(node, nbytes)
+
+    def _inside(self, key: Key) -> int:
+        """The most bytes that a step in a task gives."""
+        node = self._lookup(key)
+        found, stack = 0, [opened(node) or node]
+        while stack:
+            steps = [arg for arg in getattr(stack.pop(), "args", ()) if type(arg) is Task]
+            found = max([found, *[self._size_of(step) or 0 for step in steps]])
+            stack += steps
+        return found
 
     def value(self, key: Key) -> Any:
         """What stands for a block, None if nothing is known; see `Facts.value`."""

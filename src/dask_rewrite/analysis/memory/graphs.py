@@ -139,15 +139,16 @@ def _sizes(
     least = [each.nbytes or 0 for each in results]
     if not found.unknown:
         return [least]
-    largest, all_of_them = max(least, default=0), sum(least)
+    largest, all_of_them = max(least), sum(least) + sum([each.inside for each in results])
     likely, most = least[:], least[:]
     blind = set(given)  # what stands in the graph, such as a path, tells nothing of what is made of it
     for i, needed in enumerate(inputs):
         if unknown[i]:
-            if blind.issuperset(needed):
+            inside = results[i].inside
+            if inside <= SMALL and blind.issuperset(needed):
                 blind.add(i)
-            likely[i] = max([likely[one] for one in needed], default=0) or SMALL
-            most[i] = max(largest, min(all_of_them, sum([most[one] for one in needed])))
+            likely[i] = max([inside, *[likely[one] for one in needed]]) or SMALL
+            most[i] = max(largest, inside, min(all_of_them, sum([most[one] for one in needed])))
     found.uncounted = sorted(blind - given)
     return [least, likely, most]
 

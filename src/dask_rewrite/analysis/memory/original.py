@@ -132,15 +132,17 @@ class Stock:
                 owned, view = nbytes, results.sizes(view)[2]
             else:
                 _, owned, view = results.sizes(view)
+        fused = [] if nbytes is not None else [results.sizes(one)[0] or 0 for one in self._fused(start)]
+        inside = max(fused, default=0)
         if not (calls := results.calls(node)):
-            return Result(nbytes, owned, view)
+            return Result(nbytes, owned, view, inside=inside)
         traffic = map(results.traffic, (start, *self._fused(start)))
         read, written, decoded = map(sum, zip(*traffic))
         reads = results.reads(calls)
         if reads and all(part is not None for part, _ in reads):  # slices have become part of them
             read = sum([part or 0 for part, _ in reads])
             decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])
-        return Result(nbytes, owned, view, read, written, decoded)
+        return Result(nbytes, owned, view, read, written, decoded, inside)
 
     def _fused(self, start: Key) -> Iterator[Key]:
         """The raw tasks below one that are in the same task."""

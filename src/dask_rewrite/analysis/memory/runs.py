@@ -33,12 +33,15 @@ class Standing(NamedTuple):
         How many there are, and their bytes together.
     waits_for : str
         The kind of task that needs them last; empty if they were asked for.
+    uncounted : int
+        How many of them nobody can guess the bytes of.
     """
 
     name: str
     tasks: int
     nbytes: int
     waits_for: str
+    uncounted: int = 0
 
 
 @dataclass(slots=True)
@@ -140,15 +143,17 @@ def _standing(graph: Sized, course: Course, cluster: bool) -> list[Standing]:
     work = graph.likely
     sizes = work.nbytes if cluster else work.owned
     kinds: dict[tuple[str, str], list[int]] = {}
+    uncounted = set(graph.uncounted)
     for task in course.ended[: course.at + 1]:
         freed = course.freed[task]
         if (0 <= freed < course.at) or not sizes[task]:
             continue
         user = "" if freed < 0 else _kind(graph.keys[course.ended[freed]])
-        total = kinds.setdefault((_kind(graph.keys[task]), user), [0, 0])
+        total = kinds.setdefault((_kind(graph.keys[task]), user), [0, 0, 0])
         total[0] += 1
         total[1] += sizes[task]
-    found = [Standing(name, tasks, nbytes, user) for (name, user), (tasks, nbytes) in kinds.items()]
+        total[2] += task in uncounted
+    found = [Standing(name, *total[:2], user, total[2]) for (name, user), total in kinds.items()]
     return sorted(found, key=lambda each: (-each.nbytes, each.name, each.waits_for))
 
 
