@@ -16,6 +16,8 @@ def test_options_of_passes_are_named_as_they_are_written(fan_in: str) -> None:
         ({fan_in: 0}, r"tree-sum\.fan-in: expected at least 1"),
         ({"fan_inn": 1}, "no option 'fan-inn'; it has: fan-in, delayed"),
     ):
-        with dask.config.set({"rewrite.options": {"tree-sum": given}}):
-            with pytest.raises(ValueError, match=message):
-                select(Options.current())
+        with (
+            dask.config.set({"rewrite.options": {"tree-sum": given}}),
+            pytest.raises(ValueError, match=message),
+        ):
+            select(Options.current())

@@ -229,7 +229,7 @@ def test_what_is_no_number_of_threads(wrong: dict[str, Any]) -> None:
 def test_what_is_no_collection() -> None:
     with pytest.raises(TypeError, match=r"forecast\(\) expects .*, got nothing"):
         dask_rewrite.forecast()
-    with pytest.raises(TypeError, match="expects dask collections .*, got int"):
+    with pytest.raises(TypeError, match=r"expects dask collections .*, got int"):
         dask_rewrite.forecast(5)
 
 

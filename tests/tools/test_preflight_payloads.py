@@ -162,9 +162,9 @@ def test_collections_are_left_alone():
 
 
 def test_wrong_use():
-    with pytest.raises(TypeError, match="expects dask collections .*, got int"):
+    with pytest.raises(TypeError, match=r"expects dask collections .*, got int"):
         preflight(3)
-    with pytest.raises(TypeError, match="got nothing|got a list without any"):
+    with pytest.raises(TypeError, match=r"got nothing|got a list without any"):
         preflight()
 
 

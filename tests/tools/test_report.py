@@ -275,9 +275,9 @@ def test_explain_runs_nothing():
 
 
 def test_explain_refuses_what_is_not_a_collection():
-    with pytest.raises(TypeError, match="expects dask collections .*, got int"):
+    with pytest.raises(TypeError, match=r"expects dask collections .*, got int"):
         explain(3)
-    with pytest.raises(TypeError, match="got nothing|got a list without any"):
+    with pytest.raises(TypeError, match=r"got nothing|got a list without any"):
         explain()
 
 

@@ -99,7 +99,7 @@ class Printing(Callback):
 
 
 def _shown(node: GraphNode) -> str:
-    """A task as the functions that it calls and what it needs; data and other names as they show themselves."""
+    """A task as the functions that it calls and what it needs; anything else as it shows itself."""
     if type(node) is not Task:
         return repr(node)
     needs = ", ".join(map(repr, sorted(node.dependencies, key=repr)))

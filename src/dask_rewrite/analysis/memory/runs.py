@@ -153,7 +153,7 @@ def _standing(graph: Sized, course: Course, cluster: bool) -> list[Standing]:
         total[0] += 1
         total[1] += sizes[task]
         total[2] += task in uncounted
-    found = [Standing(name, *total[:2], user, total[2]) for (name, user), total in kinds.items()]
+    found = [Standing(name, n, nbytes, user, lost) for (name, user), (n, nbytes, lost) in kinds.items()]
     return sorted(found, key=lambda each: (-each.nbytes, each.name, each.waits_for))
 
 

@@ -1,0 +1,52 @@
+"""What a forecast looks at, and how often: time for each task."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Task, TaskRef
+
+import dask_rewrite
+from dask_rewrite.analysis.evaluate import Evaluator
+from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.analysis.memory import blocks
+from dask_rewrite.graph.batches import batch
+
+
+def test_calls_are_looked_through_only_where_something_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    real = blocks.calls_of
+    monkeypatch.setattr(blocks, "calls_of", lambda node: seen.append(node) or real(node))
+    x = da.random.default_rng(1).random((80, 80), chunks=10)
+    dask_rewrite.forecast((x + x.T).sum(), threads=2)
+    assert not seen
+
+
+def test_rows_of_a_batch_that_are_given_the_same_are_evaluated_once() -> None:
+    called: list[Task] = []
+
+    class Counting(Evaluator):
+        def call(self, task: Task, env: Any) -> Any:
+            called.append(task)
+            return super().call(task, env)
+
+    block = Fact((3, 4), np.dtype("f8"))
+    body = Task(None, operator.add, TaskRef("x0"), TaskRef("x1"))
+    made = batch("y", body.__call__, [TaskRef("x"), [1] * 500 + [2] * 500], 1000)
+    found = Counting().of(made, {"x": [block] * 1000})
+    assert len(found) == 1000
+    assert set(found) == {block}
+    assert sum(task is body for task in called) == 2
+
+
+def test_what_dask_fused_before_reads_too(tmp_path: Any) -> None:
+    zarr = pytest.importorskip("zarr")
+    store = zarr.create_array(str(tmp_path / "x.zarr"), shape=(40, 50), chunks=(10, 50), dtype="f8")
+    (fused,) = dask.optimize(da.from_array(store, chunks=(10, 50)) + 1)
+    found = dask_rewrite.forecast(fused.sum(), threads=2)
+    assert found.before.read == found.after.read == 40 * 50 * 8
