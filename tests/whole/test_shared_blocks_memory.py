@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dask_rewrite
-from helpers import assert_same_as_stock, switched_on, tasks_of
+from helpers import assert_same_as_stock, stock, switched_on, tasks_of
 
 zarr = pytest.importorskip("zarr")
 
@@ -39,6 +39,35 @@ def reflected(steps: int, side: int) -> list[Any]:
     depth, kind = {0: 2, 1: 3, 2: 3}, {0: "reflect", 1: "periodic", 2: "nearest"}
     t = da.overlap.trim_internal(da.overlap.overlap(x, depth, kind).map_blocks(same, dtype="f8"), depth, kind)
     return [t.mean(axis=0), (t - x).std()]
+
+
+def products(side: int, chunk: int) -> list[Any]:
+    """Each of them would take the blocks in an order of its own, if it were accumulated."""
+    x = da.random.default_rng(0).random((side, side, 60), chunks=(chunk, chunk, 30))
+    y = da.random.default_rng(1).random((60, 200), chunks=(30, 50))
+    return [da.einsum("ijk,kl->ijl", x, y).sum(axis=2), da.einsum("ijk,ijl->kl", x, x), x.sum(axis=(0, 1))]
+
+
+def test_products_of_the_same_blocks_hold_no_more_than_stock() -> None:
+    found = dask_rewrite.forecast(*products(800, 100), threads=2)
+    assert found.after.peak <= 1.1 * found.before.peak
+    reasons = [remark.reason for remark in dask_rewrite.explain(*products(800, 100)).remarks]
+    assert "other sums take the same blocks in another order" in reasons
+    for ours, theirs in zip(*both(*products(40, 8)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_product_alone_is_accumulated() -> None:
+    with dask.config.set(scheduler="threads", num_workers=2):
+        reasons = [remark.reason for remark in dask_rewrite.explain(products(800, 100)[1]).remarks]
+    assert any("64 terms each" in reason for reason in reasons)
+
+
+def both(*collections: Any) -> Any:
+    with switched_on():
+        ours = dask.compute(*collections)
+    with stock():
+        return ours, dask.compute(*collections)
 
 
 @pytest.mark.parametrize("program", [smoothed_twice, reflected])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,6 +26,8 @@ from dask_rewrite.scheduler import Machine
 
 #: Products for which `min_bytes` is enough.
 _PRODUCTS = 256
+#: Terms that dask adds up in one task as well.
+_TOGETHER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,14 @@ class Contract:
         users = context.users(graph)
         stop = frozenset(tree.root for group in groups for tree in group.trees)
         alone = sum(tree.alone for group in groups for tree in group.trees)
+        shared = Counter(block for group in groups for block in group.blocks()) if len(groups) > 1 else {}
         work: list[Work] = []
         for group in groups:
             mine = alone if group.trees[0].alone else 0
             found = self._planned(group, site, users, stop, running, limit, mine)
             key = group.trees[0].root
+            if isinstance(found, Work) and not found.plan.look and _goes_its_own_way(group, shared):
+                found = Missed("other sums take the same blocks in another order")
             if isinstance(found, Missed):
                 remarks.missed(self.name, key, found.reason)
             elif remarks.allow(self.name, key):
@@ -157,6 +163,14 @@ class Contract:
             else:
                 again = {}
         return plan if isinstance(plan, Missed) else Work(group, plan, points, private, again)
+
+
+def _goes_its_own_way(group: Group, shared: Mapping[Key, int]) -> bool:
+    """Whether other sums take most of the blocks: without gates, each would hold them for the other."""
+    if not shared or len(group.terms[0]) <= _TOGETHER:
+        return False
+    blocks = group.blocks()
+    return 2 * sum(shared[block] > 1 for block in blocks) >= len(blocks)
 
 
 def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:

@@ -51,6 +51,10 @@ class Group:
     scalar: bool = False
     loose: bool = False
 
+    def blocks(self) -> frozenset[Key]:
+        """What the terms take."""
+        return frozenset().union(*[term.body._dependencies for terms in self.terms for term in terms])
+
     def check(self, site: Site, reassociate: bool) -> str | None:
         """Why these sums may not be regrouped, or None if they may."""
         reducer = self.trees[0].reducer
