@@ -90,6 +90,14 @@ def test_transforms_may_overwrite_where_they_are_told(keywords: Any) -> None:
     assert known_call(scipy.fft.fft, (TaskRef("x"),), {"axis": 0}) is not None
 
 
+def test_what_comes_back_along_no_axes_is_the_block_itself() -> None:
+    import scipy.fft
+
+    x = np.ones((2, 3))
+    for transform in (np.fft.fftn, scipy.fft.fftn, scipy.fft.dctn):
+        assert np.shares_memory(transform(x, axes=()), x) <= (not known(transform).fresh)
+
+
 MASKED = {
     "greater": lambda x: da.ma.masked_greater(x, 3),
     "where": lambda x: da.ma.masked_where(x > 3, x),

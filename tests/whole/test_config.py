@@ -380,8 +380,7 @@ def test_fusion_is_switched_off_by_dasks_own_option() -> None:
         assert_same(dask_rewrite.optimize(y).compute(), y.compute(optimize_graph=False))
         with switched_on():
             assert_same(y.compute(), y.compute(optimize_graph=False))
-    # four blocks: cut, add, multiply, sum
-    assert len(apart) >= 4 * 4
+    assert len(apart) >= 4 * 4  # four blocks: cut, add, multiply, sum
     for active in (None, True, 0):  # null is dask's default, and only false is off
         with dask.config.set({"optimization.fuse.active": active}):
             assert fusion <= {step.name for step in dask_rewrite.explain(y).steps}

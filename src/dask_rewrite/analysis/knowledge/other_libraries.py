@@ -82,7 +82,7 @@ def _each(module: str, names: Sequence[str], make: Callable[[Any], Known]) -> di
 OTHER_LIBRARIES: dict[tuple[str, str], Callable[[Any], Known]] = {
     **_each("scipy.ndimage", _FILTERS, partial(reads, fact=_filtered)),
     **_each("scipy.ndimage", _IMAGES, reads),
-    **_each("scipy.fft", _TRANSFORMS, reads),
+    **_each("scipy.fft", _TRANSFORMS, partial(reads, fresh=False)),  # along no axes: what it was given
     **_each("scipy.special", _UFUNCS, of_ufunc),
     **_each("scipy.signal", _SIGNALS, partial(reads, fresh=False)),
     ("xarray.compat.dask_array_ops", "_fill_with_last_one"): lambda _: Known(_filled_on),

@@ -115,48 +115,21 @@ def _along_axis(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
 
 
 _READERS = (
-    *(
-        np.bincount,
-        np.unique,
-        np.nonzero,
-        np.flatnonzero,
-        np.argwhere,
-        np.lexsort,
-        np.argpartition,
-        np.partition,
-    ),
+    *(np.bincount, np.unique, np.nonzero, np.flatnonzero, np.argwhere, np.lexsort, np.argpartition),
     *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef, np.average),
     *(np.isin, np.choose, np.select, np.unravel_index, np.ravel_multi_index, np.cross, np.kron, np.trace),
-    *(
-        np.convolve,
-        np.correlate,
-        np.inner,
-        np.insert,
-        np.delete,
-        np.append,
-        np.take_along_axis,
-        np.tile,
-        np.ptp,
-    ),
-    *(np.polyfit, np.polyval, np.ediff1d, np.intersect1d, np.union1d, np.setdiff1d, np.histogram2d),
-    *(
-        np.fft.fft,
-        np.fft.ifft,
-        np.fft.rfft,
-        np.fft.irfft,
-        np.fft.hfft,
-        np.fft.ihfft,
-        np.fft.fftn,
-        np.fft.ifftn,
-    ),
-    *(np.fft.rfftn, np.fft.irfftn, np.fft.fft2, np.fft.ifft2, np.fft.rfft2, np.fft.irfft2),
+    *(np.convolve, np.correlate, np.inner, np.insert, np.delete, np.append, np.take_along_axis, np.tile),
+    *(np.polyfit, np.polyval, np.ediff1d, np.intersect1d, np.union1d, np.setdiff1d, np.ptp, np.partition),
+    *(np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.fft.hfft, np.fft.ihfft, np.fft.rfftn),
+    *(np.fft.irfftn, np.fft.rfft2, np.fft.irfft2),
     *(np.linalg.norm, np.linalg.det, np.linalg.eigvalsh, np.linalg.eigvals, np.linalg.eig, np.linalg.eigh),
     *(np.linalg.lstsq, np.linalg.pinv, np.linalg.slogdet, np.linalg.cond, np.linalg.matrix_rank),
     *(np.quantile, np.percentile, np.nanquantile, np.nanpercentile, merge_percentiles, _percentile),
 )
-#: Their results may share memory with their arguments: with bins that are given, or with a mask.
+#: What they give may share memory with an argument: bins that are given, a mask, all of it along no axes.
 _SHARING = (
-    *(np.histogram, np.histogramdd, np.diff, np.polyder, np.linalg.matrix_power),
+    *(np.histogram, np.histogramdd, np.histogram2d, np.diff, np.polyder, np.linalg.matrix_power),
+    *(np.fft.fftn, np.fft.ifftn, np.fft.fft2, np.fft.ifft2),
     *(np.ma.masked_where, np.ma.masked_invalid, np.ma.masked_equal, np.ma.masked_not_equal),
     *(np.ma.masked_greater, np.ma.masked_greater_equal, np.ma.masked_less, np.ma.masked_less_equal),
     *(np.ma.masked_inside, np.ma.masked_outside, np.ma.masked_values, np.ma.fix_invalid, np.ma.filled),
