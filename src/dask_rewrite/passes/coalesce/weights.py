@@ -27,6 +27,8 @@ PER_THREAD, PER_THREAD_UNKNOWN, LEAST_UNKNOWN = 4, 16, 1024
 _BLOCKS = 8
 #: Parts that are together no more than one in so many bytes of a block are results, not pieces of it.
 _PIECES = 8
+#: What `detach` puts around slices.
+_COPIES = frozenset(map(id, (np.copy, copy.copy)))
 
 
 class Weights:
@@ -145,6 +147,6 @@ class Weights:
 
 def _is_edge(node: Any) -> bool:
     """A slice of a block, or a copy of one."""
-    if getattr(node, "func", None) in (np.copy, copy.copy):
+    if id(getattr(node, "func", None)) in _COPIES:
         node = node.args[0]
     return id(getattr(node, "func", None)) in GETITEMS
