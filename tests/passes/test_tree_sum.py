@@ -122,7 +122,7 @@ def test_options_by_configuration() -> None:
         assert max(map(fan_in, tasks_of(x).values())) == 4
     with (
         dask.config.set({"rewrite.options": {"tree-sum": {"width": 4}}}),
-        pytest.raises(ValueError, match=r"no option 'width'; it has: fan_in, delayed"),
+        pytest.raises(ValueError, match=r"no option 'width'; it has: fan-in, delayed"),
     ):
         tasks_of(x)
     with (

@@ -69,7 +69,7 @@ def test_answers_are_the_same_on_both_sides(
 
     def looked(self: waiting.Waiting, site: Any) -> None:
         look(self, site)
-        seen.append(self._matters)
+        seen.append(self.matters)
 
     monkeypatch.setattr(waiting, "PART", part)
     monkeypatch.setattr(waiting.Waiting, "__init__", looked)

@@ -51,7 +51,7 @@ class Detach:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         called = context.by_function(graph).values()
-        largest = [tasks for tasks in called if _is_topk(tasks[0].func)]
+        largest = [tasks for tasks in called if is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
             if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
@@ -110,7 +110,8 @@ def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: d
     return found
 
 
-def _is_topk(func: Any) -> bool:
+def is_topk(func: Any) -> bool:
+    """Whether what it gives is the end of a sorted copy of all of its block."""
     return type(func) is partial and func.func is topk  # users' callables are asked for no attributes
 
 

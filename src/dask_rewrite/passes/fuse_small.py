@@ -182,11 +182,7 @@ class _Absorbing:
             for key in references:
                 (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
-        combines = combining(task.func)
-        # where several results wait for the same blocks, steps of reductions say which of these go first
-        least = 0 if combines and self._orders else self._max_inputs
-        most = max(least, len(waits_for)) + 1  # with the producer that goes
-        wide = max(WIDE + 1, most) if combines and not self._orders else most
+        most, wide = self._inputs(task, len(waits_for))
         gathers = type(task.key) is str and task.key.startswith(FINALIZE)
         far = self._waiting if self._waiting is not None and self._waiting.far(references) else None
         room = self._max_tasks
@@ -235,6 +231,13 @@ class _Absorbing:
             if reads:
                 self._reads[task.key] = reads
         return taken
+
+    def _inputs(self, task: Task, now: int) -> tuple[int, int]:
+        """How many blocks it may wait for, with a producer that goes; if that is a step of a reduction."""
+        combines = combining(task.func)
+        # where several results wait for the same blocks, steps of reductions say which of these go first
+        most = max(0 if combines and self._orders else self._max_inputs, now) + 1
+        return most, max(WIDE + 1, most) if combines and not self._orders else most
 
     def _frees(self, task: Task, waiting: Waiting) -> bool:
         """A block that was held for this task, the last that takes it, may be let go of after it."""

@@ -24,6 +24,7 @@ from dask_rewrite.graph.nesting import depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.detach import is_topk
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
@@ -220,11 +221,9 @@ class _Together:
         size = estimate(site.facts, key)
         if size is None or size.nbytes > self._bytes or not site.context.may_move(node.func):
             return False
-        # each call of a function that nobody knows may take an hour
-        # nor is what may be a view of a large block, such as `topk`, held as long as what the others make
-        return (site.effect(key) == "fresh" or node.func is _PICKED) and depth_of(
-            node, self._templates
-        ) <= _DEEP
+        # a call of what nobody knows may take an hour; `topk` would hold its block as long as all others
+        free = site.effect(key) != "unknown" and not is_topk(node.func)
+        return free and depth_of(node, self._templates) <= _DEEP
 
     def _is_worth(self, needs: frozenset[Key]) -> bool:
         """Whether all blocks that tasks need are small; what is made here is."""

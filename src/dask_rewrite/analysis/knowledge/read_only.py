@@ -41,7 +41,10 @@ def reads(func: Callable[..., Any], fact: Any = None, fresh: bool = True) -> Kno
     >>> reads(np.ma.masked_where).writing, reads(np.ma.masked_where).inputs
     (('copy',), 2)
     """
-    names = list(inspect.signature(func).parameters)
+    try:
+        names = list(inspect.signature(func).parameters)
+    except ValueError:  # older versions have none for functions in C: what is in the tables has no such place
+        return Known(fact, fresh=fresh, writing=_WRITING)
     writing = tuple([name for name in names if name in _WRITING])
     return Known(fact, fresh=fresh, inputs=min(map(names.index, writing), default=None), writing=writing)
 
