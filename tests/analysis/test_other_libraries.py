@@ -117,6 +117,14 @@ def test_masked_blocks(name: str) -> None:
     assert_same_as_stock(masked, x + 1, masked.sum(axis=0), (masked * 2)[1:])
 
 
+def test_functions_that_only_take_indices_are_known() -> None:
+    for func, given in (
+        (np.unravel_index, (TaskRef("i"), (3, 4))),
+        (np.take_along_axis, (TaskRef("x"), TaskRef("i"), 0)),
+    ):
+        assert known_call(func, given, {}) is not None
+
+
 def test_masking_without_a_copy_writes() -> None:
     assert known_call(np.ma.masked_where, (TaskRef("m"), TaskRef("x")), {}) is not None
     assert known_call(np.ma.masked_where, (TaskRef("m"), TaskRef("x")), {"copy": False}) is None

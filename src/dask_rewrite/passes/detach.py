@@ -25,6 +25,8 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
+#: What is put around slices, by identity.
+COPIES = frozenset([id(copy.copy), id(np.copy)])
 #: All slices of a block together are at most one part in so many of it.
 _PART = 2
 #: Views of views that are followed to what has the memory.

@@ -27,8 +27,8 @@ _IMAGES = (
     *("binary_erosion", "binary_dilation", "binary_opening", "binary_closing", "binary_fill_holes"),
     *("binary_hit_or_miss", "binary_propagation", "label", "find_objects", "center_of_mass", "sum_labels"),
     *("mean", "variance", "standard_deviation", "minimum", "maximum", "extrema", "median", "histogram"),
-    *("distance_transform_edt", "distance_transform_cdt", "distance_transform_bf", "zoom", "rotate", "shift"),
     *("affine_transform", "map_coordinates", "spline_filter", "spline_filter1d", "fourier_gaussian"),
+    *("zoom", "rotate", "shift"),
 )
 _TRANSFORMS = (
     *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn"),
@@ -40,19 +40,7 @@ _SIGNALS = (
     *("resample_poly", "medfilt", "medfilt2d", "wiener", "welch", "periodogram", "spectrogram", "csd"),
 )
 _UFUNCS = (
-    *(
-        "erf",
-        "erfc",
-        "erfinv",
-        "expit",
-        "logit",
-        "gamma",
-        "gammaln",
-        "beta",
-        "betainc",
-        "gammainc",
-        "psi",
-    ),
+    *("erf", "erfc", "erfinv", "expit", "logit", "gamma", "gammaln", "psi", "beta", "betainc", "gammainc"),
     *("exp1", "expi", "xlogy", "xlog1py", "entr", "rel_entr", "kl_div", "huber", "boxcox", "inv_boxcox"),
     *("ndtr", "ndtri", "i0", "i1", "j0", "j1", "jv", "iv", "kv", "cbrt", "exp10", "log1p"),
 )

@@ -21,16 +21,7 @@ from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import viewed
 
 #: Arguments that make a function write into what it is given.
-_WRITING = (
-    "out",
-    "output",
-    "distances",
-    "indices",
-    "overwrite_input",
-    "overwrite_x",
-    "overwrite_data",
-    "copy",
-)
+_WRITING = ("out", "output", "overwrite_input", "overwrite_x", "overwrite_data", "copy")
 
 
 def reads(func: Callable[..., Any], fact: Any = None, fresh: bool = True) -> Known:

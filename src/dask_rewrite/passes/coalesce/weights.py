@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from dask._task_spec import DataNode, List, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import beliefs_of, estimate
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.memory.sizes import nbytes_of_fact
+from dask_rewrite.passes.detach import COPIES
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
@@ -27,8 +26,6 @@ PER_THREAD, PER_THREAD_UNKNOWN, LEAST_UNKNOWN = 4, 16, 1024
 _BLOCKS = 8
 #: Parts that are together no more than one in so many bytes of a block are results, not pieces of it.
 _PIECES = 8
-#: What `detach` puts around slices.
-_COPIES = frozenset(map(id, (np.copy, copy.copy)))
 
 
 class Weights:
@@ -147,6 +144,6 @@ class Weights:
 
 def _is_edge(node: Any) -> bool:
     """A slice of a block, or a copy of one."""
-    if id(getattr(node, "func", None)) in _COPIES:
+    if id(getattr(node, "func", None)) in COPIES:
         node = node.args[0]
     return id(getattr(node, "func", None)) in GETITEMS
