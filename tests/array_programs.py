@@ -63,6 +63,8 @@ MOVING: dict[str, Callable[[da.Array], Any]] = {
     "mask of numpy": lambda x: x[np.arange(7) % 3 == 0],
     "computed positions": lambda x: x[da.from_array(np.array([1, 2, 5]), chunks=2)],
     "points": lambda x: x.vindex[[1, 5, 6], [2, 3, 8]],
+    "points in rows": lambda x: x.vindex[[[1, 5], [6, 0]], [[2, 3], [8, 2]]],
+    "points of whole axes": lambda x: da.stack([x, x], axis=1).vindex[[6, 1, 5], :, [8, 2, 2]],
     "blocks": lambda x: x.blocks[1:, 0],
     "take": lambda x: da.take(x, [3, 1], axis=1),
     "transposed": lambda x: x.T,

@@ -79,8 +79,9 @@ def test_without_a_limit_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("on_memory", ["warn", "raise"])
 def test_of_what_nobody_can_guess_it_is_said_that_it_was_not_counted(on_memory: str) -> None:
     """No limit is exceeded without a word, and nothing is refused that may well fit."""
-    parts = [dask.delayed(np.sort)(dask.delayed(lambda i: np.zeros(1000))(i)) for i in range(10)]
-    said = "cannot be told: what results weigh is not known of 10 of 'lambda', 10 of 'sort', and"
+    made = [dask.delayed(lambda i: np.zeros(1000))(i) for i in range(10)]
+    parts = [dask.delayed(func)(each) for each in made for func in (np.sort, np.max)]
+    said = "cannot be told: what results weigh is not known of 10 of 'lambda', 10 of 'sort', 10 of 'max', and"
     for limit in ("1 kB", "8 GB"):
         with switched_on(), limited(limit, on_memory), pytest.warns(dask_rewrite.RewriteWarning) as warned:
             dask.compute(*parts)
@@ -97,6 +98,21 @@ def test_values_that_stand_in_tasks_are_counted_as_they_are() -> None:
         tuples = [dask.delayed(tuple)([1, np.zeros(1000)]), dask.delayed(tuple)([2, 3])]
         dask.compute(*tuples)
     assert dask_rewrite.forecast(*tuples, threads=1).after.uncounted == []
+
+
+@pytest.mark.parametrize(("limit", "tasks"), [(None, 31), ("1 MB", 11)])
+def test_chains_of_delayed_tasks_are_one_under_a_limit(limit: Any, tasks: int) -> None:
+    """What one task hands to the next is held by nobody then, whatever it weighs."""
+    loaded = [dask.delayed(lambda i: np.arange(1000.0) * i)(i) for i in range(10)]
+    total = dask.delayed(sum)([dask.delayed(np.mean)(dask.delayed(np.sort)(each)) for each in loaded])
+    with (
+        limited(limit, "warn"),
+        nullcontext() if limit is None else pytest.warns(dask_rewrite.RewriteWarning),
+    ):
+        made = dask_rewrite.optimize(total)
+        assert len(made.__dask_graph__()) == tasks
+        with dask.config.set(delayed_optimize=None):
+            assert made.compute(scheduler="sync") == total.compute(scheduler="sync")
 
 
 def test_explain_says_that_sizes_are_unknown() -> None:

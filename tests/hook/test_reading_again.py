@@ -85,6 +85,31 @@ def test_only_what_there_is_no_room_for(program: Callable[[da.Array], tuple[Any,
     assert 0 < again < rounds * BLOCKS
 
 
+def sorted_rows(x: da.Array) -> tuple[Any, ...]:
+    """What is made of each block takes longer than to go through it once."""
+    x = x.map_blocks(np.sort, axis=0, dtype="f8", meta=np.empty((0, 0)))
+    return (abs(x - x.mean()).max(),)
+
+
+def test_work_that_takes_longer_is_done_again_only_where_nothing_else_fits() -> None:
+    stored = Stored()
+    x = stored.array()
+    reads, held = {}, {}
+    for limit in (None, BLOCKS * 2, 8):
+        stored.reads.clear()
+        most = None if limit is None else limit * BLOCK
+        with switched_on(), limited(most), Added() as peak:
+            found = dask.compute(*sorted_rows(x), scheduler="threads")
+        reads[limit], held[limit] = sum(stored.reads.values()), peak.peak
+        assert found == dask.compute(*sorted_rows(x), array_optimize=None, scheduler="sync")
+    assert reads == {None: BLOCKS, BLOCKS * 2: BLOCKS, 8: reads[8]}
+    assert BLOCKS < reads[8] <= 2 * BLOCKS
+    assert held[8] <= 8 * BLOCK < held[None]
+    opaque = x.map_blocks(lambda block: np.sort(block, axis=0), meta=np.empty((0, 0)))
+    with switched_on(), limited(8 * BLOCK), pytest.raises(dask_rewrite.MemoryLimitError):
+        dask.compute(abs(opaque - opaque.mean()).max(), scheduler="threads")
+
+
 def test_parts_are_cut_again_where_they_wait_for_each_other() -> None:
     """A rechunk holds parts of all blocks for its last block: some are let go of, and cut again."""
     stored = Stored()

@@ -94,3 +94,13 @@ def test_the_largest_elements_do_not_hold_what_they_were_taken_from() -> None:
     assert not [task for task in lists if "topk(" in str(task.args)]
     assert sum(getattr(task, "func", None) is np.copy for task in tasks) == 80
     assert_same_as_stock(*programs)
+
+
+def test_what_is_gathered_is_not_taken_from_blocks_that_are_larger() -> None:
+    """The greatest less the smallest of each week: some weeks are made of parts of two blocks."""
+    xr = pytest.importorskip("xarray")
+    days = np.arange(360).astype("M8[D]").astype("M8[ns]")
+    x = xr.DataArray(stored((360, 48, 64), (60, 24, 32)), dims=("time", "y", "x"), coords={"time": days})
+    weeks = x.resample(time="7D")
+    found = dask_rewrite.forecast(weeks.max() - weeks.min(), threads=2)
+    assert found.after.peak <= found.before.peak

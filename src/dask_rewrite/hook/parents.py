@@ -63,8 +63,12 @@ def asks_for_delayed(parent: HLGExpr) -> bool:
 
 
 def may_fuse_delayed() -> bool:
-    """Dask's own option: people watch delayed tasks by name, so that they are not fused by default."""
-    return bool(dask.config.get("optimization.fuse.delayed", False))
+    """Dask's own option: people watch delayed tasks by name, so that they are not fused by default.
+
+    Under a limit they are: what one task hands to the next is held by nobody, however large it may be.
+    """
+    limited = dask.config.get("rewrite.memory-limit", None) is not None
+    return limited or bool(dask.config.get("optimization.fuse.delayed", False))
 
 
 def _stock_optimizer(parent: HLGExpr) -> Any:

@@ -102,7 +102,8 @@ def _plans(
     given = options.options.get(Reread.name, {})
     finer = {**options.options, Reread.name: {"min-bytes": least, "min-blocks": 1, **given}}
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
-    others += [replace(options, reread=True), replace(options, reread=True, options=finer)]
+    costly = {**finer, Reread.name: {"costly": True, **finer[Reread.name]}}
+    others += [replace(options, reread=True, options=each) for each in (options.options, finer, costly)]
     for other in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)
         if other != before and (plan := rewrite(options=other, trace=steps)) is not None:

@@ -52,16 +52,18 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Order
     Ordered
         Ways for which there is room one by one, those with room for what runs side by side first.
     """
-    again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL)
-    if not again:
-        return
-    work = plan.sized.likely
-    most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
-    for order in (plan.order, depth_first(work)):
-        for part in _FILLED:
-            found = evictions(work, order, int(limit * part), again, most)
-            if found is not None and found.copies:
-                yield _with_copies(plan, found)
+    work, before = plan.sized.likely, frozenset[int]()
+    for costly in (False, True):
+        again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL, costly)
+        if again == before:
+            continue
+        before = again
+        most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
+        for order in (plan.order, depth_first(work)):
+            for part in _FILLED:
+                found = evictions(work, order, int(limit * part), again, most)
+                if found is not None and found.copies:
+                    yield _with_copies(plan, found)
 
 
 def _with_copies(plan: Ordered, found: Evicted) -> Ordered:
@@ -89,11 +91,11 @@ def _with_copies(plan: Ordered, found: Evicted) -> Ordered:
     return Ordered(replace(graph, nodes=nodes, annotations=annotations), other, found.order)
 
 
-def _repeatable(graph: Graph, sized: Sized, options: Options, least: int) -> frozenset[int]:
+def _repeatable(graph: Graph, sized: Sized, options: Options, least: int, costly: bool) -> frozenset[int]:
     """The tasks that may be done again, of those that wait for nothing, and views of these."""
     context = Context(options=options)
     try:
-        found = Repeatable(Site(graph, context), 0).found
+        found = Repeatable(Site(graph, context), 0, costly).found
     finally:
         context.close()
     owned, views = sized.likely.owned, sized.likely.views

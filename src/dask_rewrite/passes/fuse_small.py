@@ -30,6 +30,8 @@ from dask_rewrite.remarks import Remarks
 _SAMPLE = 24
 #: Nesting that tasks may reach which read: the partial results of several steps are among them.
 _DEEP = 20
+#: Users of one block that are looked for: one task seldom takes in more of them.
+_TAKEN_IN = 8
 #: Partial results that a step of a reduction may wait for, if it takes in other such steps: stock joins four.
 WIDE = 16
 
@@ -264,7 +266,7 @@ class _Absorbing:
         if not deps:
             return False
         if gathered:
-            own = filter(self._site.used_once, deps)
+            own = [dep for dep in deps if self._only_for(task.key, dep)]
             sizes = [of_parts(facts, dep) or estimate(facts, dep) for dep in own]
             given = estimate(facts, task.key)
             total = sum([size.nbytes for size in sizes if size is not None])
@@ -278,6 +280,13 @@ class _Absorbing:
             return False
         given = estimate(facts, task.key)
         return given is not None and taken.nbytes >= 2 * given.nbytes
+
+    def _only_for(self, key: Key, dep: Key) -> bool:
+        """One task takes a block, or has taken in all others that did."""
+        consumers = [] if self._site.wanted(dep) else self._site.consumers(dep)
+        return 0 < len(consumers) <= _TAKEN_IN and all(
+            one == key or one not in self.nodes for one in consumers
+        )
 
     def _allowed(self, consumer: Key, producer: Key) -> bool:
         if not self._text and (type(consumer) is str or type(producer) is str):

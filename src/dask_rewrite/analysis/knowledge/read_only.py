@@ -132,7 +132,7 @@ _DASK_READERS = (
     *((routines, name) for name in ("_block_hist", "_block_histogramdd_rect", "_block_histogramdd_multiarg")),
     *((routines, name) for name in ("_unique_internal", "_unravel_index_kernel", "_select")),
     (routines, "variadic_choose"),
-    *((reductions, "_custom_nanquantile"), (core, "_vindex_merge"), (chunk, "slice_with_int_dask_array")),
+    *((reductions, "_custom_nanquantile"), (chunk, "slice_with_int_dask_array")),
 )
 
 #: What is known of functions that only read; the results of most are as their values are.
@@ -147,7 +147,6 @@ HARMLESS: dict[Callable[..., Any], Known] = {
     of_dask(routines, "_searchsorted_block"): Known(_searched_row),
     of_dask(routines, "_gradient_kernel"): Known(_gradient),
     of_dask(routines, "_asarray_isnull"): Known(_is_null),
-    of_dask(core, "_vindex_slice_and_transpose"): Known(fresh=False),
     of_dask(overlap, "_trim"): Known(partial(viewed, of_dask(overlap, "_trim")), fresh=False),
     of_dask(chunk, "trim"): Known(partial(viewed, chunk.trim), fresh=False),
     of_dask(chunk, "view"): Known(fresh=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dask.array import chunk
+from dask.array import chunk, core
 from dask.core import flatten
 
 from dask_rewrite.analysis.knowledge.blocks import array
@@ -68,6 +68,28 @@ def _picked_by_block(idx: Any, chunk_outputs: Any, x_chunks: Any, axis: int) -> 
     return Fact((*fact.shape[:axis], *positions.shape, *fact.shape[axis + 1 :]), fact.dtype)
 
 
+def _points(block: Any, points: Any, axis: int) -> Any:
+    """``core._vindex_slice_and_transpose``: elements by their positions, and whole axes after these."""
+    fact = array(block)
+    places = [array(each) for each in points if type(each) is not slice]
+    if fact is None or len(points) != fact.ndim or not places:
+        return None
+    counts = {each.shape for each in places if each is not None}
+    if len(counts) > 1 or None in places or any(len(shape) != 1 for shape in counts):
+        return None
+    whole = [len(range(n)[each]) for n, each in zip(fact.shape, points) if type(each) is slice]
+    return Fact((*counts.pop(), *whole), fact.dtype)
+
+
+def _in_their_places(locations: Any, values: Any) -> Any:
+    """``core._vindex_merge``: as many elements as there are places for them."""
+    fact = concatenate(values, 0)
+    first = array(values[0])
+    if fact is None or first is None or fact.shape[0] != sum(map(len, locations)):
+        return None
+    return Fact(fact.shape, first.dtype)
+
+
 #: What is known of functions that select elements.
 SELECTIONS: dict[Callable[..., Any], Known] = {
     of_dask(chunk, "topk"): Known(_largest, fresh=False),
@@ -75,5 +97,7 @@ SELECTIONS: dict[Callable[..., Any], Known] = {
     of_dask(chunk, "argtopk_preprocess"): Known(_with_positions, fresh=False),
     of_dask(chunk, "argtopk"): Known(_largest_positions, fresh=False),
     of_dask(chunk, "argtopk_aggregate"): Known(_final_positions),
+    of_dask(core, "_vindex_slice_and_transpose"): Known(_points),  # a list of positions always copies
+    of_dask(core, "_vindex_merge"): Known(_in_their_places),
     of_dask(chunk, "slice_with_int_dask_array_aggregate"): Known(_picked_by_block),
 }

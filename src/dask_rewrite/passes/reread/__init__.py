@@ -35,17 +35,20 @@ class Reread:
         Smaller blocks are held.
     min_blocks : int
         Reductions that wait for no more than so many blocks for each thread hold little; 1: for one block.
+    costly : bool
+        Known work that takes longer than to go through a block once is done again as well.
     """
 
     name: ClassVar[str] = "reread"
     min_bytes: int = 65_536
     min_blocks: int = 4
+    costly: bool = False
 
     def run(self, graph: Graph, context: Context) -> Graph:
         if not context.options.reread or graph.origin.shared:  # others may hold the same blocks
             return graph
         site = Site(graph, context)
-        blocks = Repeatable(site, self.min_bytes)
+        blocks = Repeatable(site, self.min_bytes, self.costly)
         most = self.min_blocks * context.machine.threads if self.min_blocks > 1 else 1
         if len(blocks.found) <= most:
             return graph

@@ -74,10 +74,12 @@ class Repeatable:
         The graph and what is known of it.
     min_bytes : int
         Smaller blocks are held.
+    costly : bool
+        Whether work may be done again that takes longer than to go through the block once.
     """
 
-    def __init__(self, site: Site, min_bytes: int) -> None:
-        self._site, self._min_bytes = site, min_bytes
+    def __init__(self, site: Site, min_bytes: int, costly: bool = False) -> None:
+        self._site, self._min_bytes, self._costly = site, min_bytes, costly
         self._bodies = ByIdentity[bool]()
         self._overwritten = Overwritten(site.graph.nodes)
         self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
@@ -138,7 +140,10 @@ class Repeatable:
             return None
         shared.update(*[each.shared for each in below])
         held = max([each.held for each in below]) if view else own
-        return Again(reads, frozenset(shared), sum(map(self._bytes.__getitem__, reads)), held, steps)
+        nbytes = sum(map(self._bytes.__getitem__, reads))
+        if self._costly and held * _LARGER < nbytes:
+            return None  # what is left of blocks once they are reduced is no block
+        return Again(reads, frozenset(shared), nbytes, held, steps)
 
     def _finds_its_files(self, node: Task) -> bool:
         """Whoever reads files is given paths, and nothing that the first read has used up or moved on."""
@@ -151,7 +156,7 @@ class Repeatable:
         return not self._overwritten.may_be_files and all(map(lasts, _literals(node)))
 
     def _may_repeat(self, node: Any) -> bool:
-        """Only known functions are called, which give the same when they are called again, and quickly."""
+        """Only known functions are called, which give the same when they are called again, and soon."""
         stack = [node]
         while stack:
             here = stack.pop()
@@ -166,7 +171,7 @@ class Repeatable:
                         return False
                     stack.extend(frame.inputs.values())
                     continue
-                if not _is_cheap(here.func, here.args, here.kwargs):
+                if not _may_call(here.func, here.args, here.kwargs, self._costly):
                     return False
                 stack.extend(here.args)
                 stack.extend(here.kwargs.values())
@@ -175,18 +180,23 @@ class Repeatable:
         return True
 
 
-def _is_cheap(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costly: bool) -> bool:
     inner = func
     while type(inner) is partial:
         inner = inner.func
     if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
         return True
+    if not costly and not _is_cheap(inner):
+        return False
+    found = known_call(func, args, kwargs)
+    return found is not None and found.pure
+
+
+def _is_cheap(func: Any) -> bool:
     try:  # ``methodcaller`` objects are equal, and do not share an identity
-        cheap = id(inner) in _CHEAP or id(inner) in _FORWARDERS or inner in ELEMENTWISE or inner in MOVEMENT
+        return id(func) in _CHEAP or id(func) in _FORWARDERS or func in ELEMENTWISE or func in MOVEMENT
     except TypeError:  # not hashable
         return False
-    found = known_call(func, args, kwargs) if cheap else None
-    return found is not None and found.pure
 
 
 def _literals(node: Any) -> Iterator[Any]:
