@@ -96,13 +96,13 @@ def test_values_are_put_in_at_every_depth():
 def test_a_survey_tells_depth_and_every_reference():
     template = Task(None, abs, Task(None, operator.neg, TaskRef("x0")))
     call = Task("y", template.__call__, Task(None, dict, x0=TaskRef("x")))
-    assert survey(call, {}) == (2, ["x"], [1])
-    assert survey(Task("z", max, TaskRef("a"), List(TaskRef("a"), Alias("b"))), {}) == (
+    assert survey(call) == (2, ["x"], [1])
+    assert survey(Task("z", max, TaskRef("a"), List(TaskRef("a"), Alias("b")))) == (
         1,
         ["a", "a", "b"],
         [0, 1, 1],
     )
-    assert survey(DataNode("x", 1), {}) == (0, [], [])
+    assert survey(DataNode("x", 1)) == (0, [], [])
 
 
 def test_graph_holds_nothing_that_is_found_out():

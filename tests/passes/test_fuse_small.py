@@ -139,7 +139,7 @@ def test_depth_counts_what_is_nested_already() -> None:
     assert len(run(graph, max_depth=2)[0].nodes) == 7
     after, _ = run(graph, max_depth=3)
     assert len(after.nodes) == 4
-    assert survey(after.nodes["all"], {})[0] == 3
+    assert survey(after.nodes["all"])[0] == 3
 
 
 def test_loads_stay() -> None:

@@ -11,9 +11,12 @@ import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
 from dask.typing import Key
 
+from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
 from dask_rewrite.graph.nodes import GATHERING, args_of, func_of, kwargs_of
 
+#: How deep tasks nest in templates.
+Depths = ByIdentity[int]
 #: Types of arguments in which no task nests.
 _FLAT = frozenset([TaskRef, int, float, str, bool, type(None), slice, tuple, np.ndarray, np.dtype, type])
 
@@ -89,15 +92,15 @@ def _unique(items: list[Any]) -> list[Any]:
     return list(dict(zip(map(id, items), items, strict=True)).values())
 
 
-def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], list[int]]:
+def survey(node: GraphNode, templates: Depths | None = None) -> tuple[int, list[Key], list[int]]:
     """How deep tasks nest in a node, templates and programs included, and every reference in it.
 
     Parameters
     ----------
     node : GraphNode
         The node to look into; nothing recurses over it.
-    templates : dict
-        Depths of templates by identity, since many blocks share one; filled in.
+    templates : Depths, optional
+        Depths of templates, since many blocks share one; filled in.
 
     Returns
     -------
@@ -112,7 +115,7 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
     Examples
     --------
     >>> from dask._task_spec import List, TaskRef
-    >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))), {})
+    >>> survey(Task("y", sum, List(Task(None, abs, TaskRef("a")))))
     (2, ['a'], [2])
     """
     if not isinstance(node, Task):
@@ -151,7 +154,7 @@ def survey(node: GraphNode, templates: dict[int, int]) -> tuple[int, list[Key], 
     return deepest, references, levels
 
 
-def depth_of(task: Task, templates: dict[int, int]) -> int:
+def depth_of(task: Task, templates: Depths) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
     if _FLAT.issuperset(map(type, task.args)) and type(task.func) is not MethodType and not task.kwargs:
         return 0  # as most are
@@ -177,12 +180,10 @@ def depth_of(task: Task, templates: dict[int, int]) -> int:
     return deepest
 
 
-def depth_of_call(call: MethodType, templates: dict[int, int]) -> int:
+def depth_of_call(call: MethodType, templates: Depths | None) -> int:
     """Levels that a bound method of a task adds; templates hold no templates deeper than a few."""
     body = call.__self__
     if not isinstance(body, Task):
         return 0
-    found = templates.get(id(body))
-    if found is None:
-        found = templates[id(body)] = 1 + survey(body, templates)[0]
-    return found
+    known = Depths() if templates is None else templates
+    return known.of(body, lambda task: 1 + survey(task, known)[0])

@@ -132,7 +132,7 @@ def opened(node: Any) -> Task | None:
     made, used = dict[int, Any](), list[int]()  # what steps compute, and how often that is used
 
     def filled(task: Task) -> Any:
-        found = [id(state[key]) for key in survey(task, {})[1]] if made else ()
+        found = [id(state[key]) for key in survey(task)[1]] if made else ()
         used.extend([value for value in found if value in made])
         return with_values(task, state)
 

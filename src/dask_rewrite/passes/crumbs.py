@@ -18,7 +18,7 @@ from dask_rewrite.analysis.estimates import believed, estimate
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import compound, fingerprint, mark
-from dask_rewrite.graph.nesting import depth_of
+from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -114,7 +114,7 @@ class _Together:
         self._made: Nodes = {}  # new tasks, and those in new words
         self._instead: dict[Key, Any] = {}  # where the result of a block is to be found
         self._sizes: dict[Any, list[int]] = {}  # by array, what its blocks were cut from
-        self._depths: dict[int, int] = {}  # of templates
+        self._depths = Depths()
 
     def take(self, name: str, crumbs: _Crumbs) -> None:
         """Make the blocks of an array together, if that is worth it."""

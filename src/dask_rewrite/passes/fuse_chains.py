@@ -14,7 +14,7 @@ from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.aliases import without_aliases
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nesting import Depths, survey
 from dask_rewrite.graph.nodes import Deps, children, under
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.framed import Framed
@@ -58,7 +58,7 @@ class FuseChains:
 
     def _fused(self, graph: Graph, context: Context) -> Graph:
         graph = without_aliases(graph)
-        templates: dict[int, int] = {}
+        templates = Depths()
         depths: dict[Key, int] = {}
         after: set[Key] = set()  # consumers whose producer is done once, before anything else of them
         links = self._links(graph, context, templates, depths, after)
@@ -96,7 +96,7 @@ class FuseChains:
         self,
         graph: Graph,
         context: Context,
-        templates: dict[int, int],
+        templates: Depths,
         depths: dict[Key, int],
         after: set[Key],
     ) -> dict[Key, list[Key]]:

@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import estimate, of_parts
 from dask_rewrite.analysis.memory.blocks import FINALIZE
 from dask_rewrite.graph.graph import Graph, producers_first
-from dask_rewrite.graph.nesting import depth_of, survey
+from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -139,7 +139,7 @@ class _Absorbing:
         self._text = site.context.fuse_text_keys
         self._anyone = self._text and not site.graph.annotations and remarks.unlimited
         self._grown: dict[Key, tuple[int, int]] = {}  # how many tasks a task took in, how deep it nests now
-        self._templates: dict[int, int] = {}
+        self._templates = Depths()
         self._may_move = site.context.may_move
         self._reads: dict[Key, int] = {}  # how many reads a task is, or took in
         self._together = 0

@@ -103,7 +103,7 @@ class InlineSources:
             return {}
         if not context.fuse_text_keys and type(user) is str:
             return {}
-        depth, references, levels = survey(task, {})
+        depth, references, levels = survey(task)
         twice: set[Key] = set()  # what is referred to twice would be made twice
         if len(references) > len(task._dependencies):
             twice = {key for key, times in Counter(references).items() if times > 1}
@@ -220,7 +220,7 @@ class _Sources:
         if per_element is None:
             return None
         below = {dep: made[dep] for dep in task._dependencies if dep in made}  # the others are data
-        depth, references, levels = survey(task, {})
+        depth, references, levels = survey(task)
         if len(references) > len(task._dependencies) or not all(
             self.site.same_annotations(task.key, dep) for dep in references
         ):

@@ -20,7 +20,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph, Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
-from dask_rewrite.graph.nesting import depth_of, survey
+from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
@@ -128,7 +128,7 @@ class _Together:
         self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
-        self._templates: dict[int, int] = {}
+        self._templates = Depths()
 
     def has_siblings(self) -> bool:
         """Some small tasks, other than slices, wait for the same; or some take slices."""

@@ -182,7 +182,7 @@ def _nested(steps: Sequence[tuple[Step, Task]]) -> Task | None:
         if depth[step] > _DEPTH or not used.isdisjoint(below):
             return None
         if below:
-            references = survey(task, {})[1]
+            references = survey(task)[1]
             if any(references.count(dep) > 1 for dep in below):
                 return None
             used.update(below)

@@ -63,7 +63,7 @@ class LooseWriter:
     def _join(self, task: Task) -> GraphNode:
         """The same join with what can be cut out, or made, in the task itself."""
         views = self.forms.views
-        refs = list(dict.fromkeys(survey(task, {})[1]))
+        refs = list(dict.fromkeys(survey(task)[1]))
         here = set(refs)
         values: dict[Key, Any] = {}
         groups: dict[Key, list[tuple[Key, View]]] = {}

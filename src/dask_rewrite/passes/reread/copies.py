@@ -12,7 +12,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.names import fingerprint, marked
-from dask_rewrite.graph.nesting import survey
+from dask_rewrite.graph.nesting import Depths, survey
 from dask_rewrite.graph.nodes import nameless, renamed, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
@@ -49,7 +49,7 @@ class Copies:
         self._site, self._phases, self._repeatable = site, phases, repeatable
         self.nodes: dict[Key, Any] = dict(site.graph.nodes)
         self.annotations = dict(site.graph.annotations)
-        self._templates: dict[int, int] = {}
+        self._templates = Depths()
 
     def put(self, phase: int, blocks: Sequence[Key]) -> None:
         """One copy of each of these blocks, producers first, for all that uses them in a phase."""

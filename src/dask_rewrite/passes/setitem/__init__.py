@@ -89,7 +89,7 @@ class Setitem:
         if not private and not site.wanted(under):
             users = {key, *[each.key for each in own_value(task, site).tasks]}
             private = users.issuperset(site.consumers(under))
-        if not private or survey(task, {})[1].count(under) != 1:
+        if not private or survey(task)[1].count(under) != 1:
             site.context.remarks.missed(
                 self.name, key, "others use the block as it was before the assignment"
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
-from dask_rewrite.graph.nesting import depth_of
+from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.passes.site import Site
 
 #: Tasks of a slab that become one, blocks that a task may wait for to be one of them, and its nesting.
@@ -40,7 +40,7 @@ class Slabs:
 
     def __init__(self, site: Site, users: Mapping[Key, int]) -> None:
         self._site, self._users = site, users
-        self._templates: dict[int, int] = {}
+        self._templates = Depths()
 
     def gather(self, gives: Sequence[Key]) -> Slab | None:
         """The slab that gives these partial results; None if one of them has to stay as it is."""
