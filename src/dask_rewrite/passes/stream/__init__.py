@@ -11,7 +11,7 @@ from dask_rewrite.analysis.estimates import believed, estimate
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.stream.groups import group_trees
+from dask_rewrite.passes.stream.groups import Light, group_trees, largest_taken
 from dask_rewrite.passes.stream.replacing import Replacing, Step, leaf_steps
 from dask_rewrite.passes.stream.slabs import Slabs
 from dask_rewrite.passes.stream.trees import Tree, associates, find_trees, keeps_digits, same_function
@@ -59,13 +59,13 @@ class Stream:
         if not trees:
             return graph
         users = context.users(graph)
-        groups = group_trees(trees, site, users)
+        groups = group_trees(trees, site, users, light := Light(site))
         slabs, replacing = Slabs(site, users), Replacing(site)
         for group in groups:
             large = self._is_large(group, site)
             if not large and len(group) == 1:
                 continue
-            found = self._planned(group, len(groups), large, site, slabs)
+            found = self._planned(group, len(groups), large, site, slabs, light)
             if found is None or not context.remarks.allow(self.name, group[0].root):
                 continue
             how, steps, chains = found
@@ -79,14 +79,14 @@ class Stream:
 
     def _is_worth(self, tree: Tree, site: Site) -> bool:
         """Whether all that a reduction takes in is more than what counts as small."""
-        return _block_bytes(tree, site) * len(tree.leaves) >= self.min_bytes
+        return largest_taken(tree.leaves[0], site) * len(tree.leaves) >= self.min_bytes
 
     def _planned(
-        self, group: Sequence[Tree], groups: int, large: bool, site: Site, slabs: Slabs
+        self, group: Sequence[Tree], groups: int, large: bool, site: Site, slabs: Slabs, light: Light
     ) -> tuple[str, list[Step], int] | None:
         """What to do: its name, the steps, and the chains that they are cut into."""
         machine = site.context.machine
-        steps = leaf_steps(group, site, slabs)
+        steps = leaf_steps(group, slabs, light)
         if steps is None:
             return None
         if large and (chains := self._chains(group, groups, site, machine)):
@@ -105,7 +105,7 @@ class Stream:
     def _is_small(self, group: Sequence[Tree], site: Site, least: int = 0) -> bool:
         """Whether partial results weigh little beside the block that all of them share."""
         result = estimate(site.facts, group[0].root)
-        block = _block_bytes(group[0], site)
+        block = largest_taken(group[0].leaves[0], site)
         if result is None or block <= least:
             return False
         return result.nbytes * len(group) * _SMALLER <= block
@@ -128,13 +128,6 @@ class Stream:
             if fact is None or not keeps_digits(tasks[-1].func, fact.dtype):
                 return 0
         return chains
-
-
-def _block_bytes(tree: Tree, site: Site) -> int:
-    """Bytes of the largest block that the first step of a reduction takes in; 0 if nobody knows."""
-    node = site.node(tree.leaves[0])
-    sizes = [estimate(site.facts, dep) for dep in node._dependencies] if node is not None else []
-    return max([size.nbytes for size in sizes if size is not None], default=0)
 
 
 def _sequences(group: Sequence[Tree], steps: list[Step], chains: int, site: Site) -> list[list[Step]]:

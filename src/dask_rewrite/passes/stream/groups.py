@@ -10,15 +10,44 @@ from dask._task_spec import DataNode
 from dask.typing import Key
 from toolz import groupby
 
+from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.graph.graph import producers_first
+from dask_rewrite.graph.names import layer_name
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.stream.trees import Tree, levels
 
 #: Reductions that are worked through together, at most.
 MOST_TREES = 12
+#: What is so many times smaller than a block is nothing to wait for: weights, coordinates. A mask is not.
+_LIGHT = 12
 
 
-def group_trees(trees: Sequence[Tree], site: Site, users: Mapping[Key, int]) -> list[list[Tree]]:
+class Light:
+    """Which blocks weigh nothing beside the largest one that a first step of a reduction takes."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[tuple[Any, Any], bool] = {}
+
+    def __call__(self, key: Key, leaf: Key) -> bool:
+        """Asked of one block and one step, and answered for all of these layers."""
+        names = layer_name(key), layer_name(leaf)
+        if names not in self._known:
+            size = estimate(self._site.facts, key)
+            self._known[names] = size is not None and size.nbytes * _LIGHT <= largest_taken(leaf, self._site)
+        return self._known[names]
+
+
+def largest_taken(key: Key, site: Site) -> int:
+    """Bytes of the largest block that a task takes; 0 if nobody knows."""
+    node = site.node(key)
+    sizes = [estimate(site.facts, dep) for dep in node._dependencies] if node is not None else []
+    return max([size.nbytes for size in sizes if size is not None], default=0)
+
+
+def group_trees(
+    trees: Sequence[Tree], site: Site, users: Mapping[Key, int], light: Light
+) -> list[list[Tree]]:
     """The trees, those together that share a block at each step and do not wait for one another."""
     alike: dict[Any, list[Tree]] = groupby(attrgetter("form"), trees)
     if all(len(found) == 1 for found in alike.values()):
@@ -26,24 +55,22 @@ def group_trees(trees: Sequence[Tree], site: Site, users: Mapping[Key, int]) -> 
     nodes = site.graph.nodes
     roots = frozenset([tree.root for tree in trees])
     level = levels(nodes, list(producers_first(list(nodes), nodes)), roots)
-    return [group for found in alike.values() for group in _linked(found, level, site, users)]
+    return [group for found in alike.values() for group in _linked(found, level, _Shared(site, users, light))]
 
 
-def _linked(
-    trees: Sequence[Tree], level: Mapping[Key, int], site: Site, users: Mapping[Key, int]
-) -> list[list[Tree]]:
+def _linked(trees: Sequence[Tree], level: Mapping[Key, int], shared: _Shared) -> list[list[Tree]]:
     """Groups of trees of one form; each tree shares a block with one before it at every step."""
     first_with: dict[Any, list[Tree]] = {}
     of: dict[Key, list[Tree]] = {}
     groups: list[list[Tree]] = []
     for tree in trees:
         group = None
-        shared = _shared(tree, 0, site, users)
-        for key in sorted(shared, key=str):
+        here = shared.at(tree, 0)
+        for key in sorted(here, key=str):
             other = next(iter(first_with.get(key, ())), None)
             if other is None or level[other.root] != level[tree.root]:
                 continue
-            if len(of[other.root]) < MOST_TREES and _all_shared(tree, other, site, users):
+            if len(of[other.root]) < MOST_TREES and shared.all(tree, other):
                 group = of[other.root]
                 break
         if group is None:
@@ -51,30 +78,36 @@ def _linked(
             groups.append(group)
         group.append(tree)
         of[tree.root] = group
-        for key in shared:
+        for key in here:
             first_with.setdefault(key, []).append(tree)
     return groups
 
 
-def _all_shared(one: Tree, other: Tree, site: Site, users: Mapping[Key, int]) -> bool:
-    if not site.same_annotations(one.root, other.root):
-        return False
-    return all(
-        not _shared(one, step, site, users).isdisjoint(_shared(other, step, site, users))
-        for step in range(len(one.leaves))
-    )
+class _Shared:
+    """What the steps of reductions share."""
 
+    def __init__(self, site: Site, users: Mapping[Key, int], light: Light) -> None:
+        self._site, self._users, self._light = site, users, light
 
-def _shared(tree: Tree, step: int, site: Site, users: Mapping[Key, int]) -> set[Key]:
-    """What a step of a reduction shares with others, but not with all other steps."""
-    nodes, leaves = site.graph.nodes, tree.leaves
-    here = nodes.get(leaves[step])
-    found = {leaves[step]}
-    if here is not None:
-        found |= here._dependencies
-        if len(leaves) > 2:
-            far = nodes.get(leaves[step - 1 if step else -1])
-            further = nodes.get(leaves[step - 2])
-            if far is not None and further is not None:
-                found -= far._dependencies & further._dependencies
-    return {key for key in found if users[key] > 1 and type(nodes.get(key)) is not DataNode}
+    def all(self, one: Tree, other: Tree) -> bool:
+        """Whether two reductions share something at every step."""
+        if not self._site.same_annotations(one.root, other.root):
+            return False
+        steps = range(len(one.leaves))
+        return not any(self.at(one, step).isdisjoint(self.at(other, step)) for step in steps)
+
+    def at(self, tree: Tree, step: int) -> set[Key]:
+        """What a step shares with other reductions, but not with all other steps, and nothing light."""
+        nodes, leaves, users = self._site.graph.nodes, tree.leaves, self._users
+        leaf = leaves[step]
+        here = nodes.get(leaf)
+        found = {leaf}
+        if here is not None:
+            found |= here._dependencies
+            if len(leaves) > 2:
+                far = nodes.get(leaves[step - 1 if step else -1])
+                further = nodes.get(leaves[step - 2])
+                if far is not None and further is not None:
+                    found -= far._dependencies & further._dependencies
+        found = {key for key in found if users[key] > 1 and type(nodes.get(key)) is not DataNode}
+        return {key for key in found if key == leaf or not self._light(key, leaf)}

@@ -14,6 +14,7 @@ from dask_rewrite.graph.nodes import nameless, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.stream.groups import Light
 from dask_rewrite.passes.stream.slabs import Slab, Slabs
 from dask_rewrite.passes.stream.trees import Tree, at_once
 from dask_rewrite.passes.stream.write import combined, joined_key, part, slab_task, together
@@ -27,22 +28,30 @@ class Step:
     gives: list[Key]
 
 
-def leaf_steps(group: Sequence[Tree], site: Site, slabs: Slabs) -> list[Step] | None:
-    """A step for each leaf; None if one has to stay as it is, or others need its blocks too."""
+def leaf_steps(group: Sequence[Tree], slabs: Slabs, light: Light) -> list[Step] | None:
+    """A step for each leaf; None if one has to stay as it is, or others need its blocks too.
+
+    All steps wait for the same, besides what weighs nothing.
+    """
     steps: list[Step] = []
     for gives in zip(*[tree.leaves for tree in group]):
         slab = slabs.gather(gives)
-        if slab is None or not slab.whole or (steps and slab.needs != steps[0].slab.needs):
+        if slab is None or not slab.whole:
+            return None
+        other = slab.needs ^ steps[0].slab.needs if steps else ()
+        if not all(light(key, gives[0]) for key in other):
             return None  # blocks that others need stay for those, whatever is done here
         steps.append(Step(slab, list(gives)))
     return steps
 
 
 def _one(steps: Sequence[Step]) -> Slab:
-    """Several slabs as one; they need the same."""
+    """Several slabs as one."""
     if len(steps) == 1:
         return steps[0].slab
-    return Slab([key for step in steps for key in step.slab.members], steps[0].slab.needs)
+    slabs = [step.slab for step in steps]
+    needs = frozenset().union(*[slab.needs for slab in slabs])
+    return Slab([key for slab in slabs for key in slab.members], needs)
 
 
 class Replacing:
