@@ -79,10 +79,10 @@ class Reread:
                 if not all(blocks.stays(key, user) for user in users):
                     need.pays.add(phase)
                 need.held = need.held or any(blocks.gathered(key, user) for user in users)
-            when = need.when or need.early
-            if not when:
+            if not (need.when or need.early):
                 continue
-            first = min(when)
+            first = min(need.when | need.early)
+            when = need.when | {first}
             small = not blocks.worth(key)
             later = when - {first} if need.pays - {first} and not need.held else None
             if later and not small and context.remarks.allow(self.name, key):

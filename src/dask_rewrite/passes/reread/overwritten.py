@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -19,6 +20,8 @@ from dask_rewrite.graph.held import unheld
 
 #: Wrappers that stand in each other, at most.
 _WRAPPED = 8
+#: Modules whose arrays are files.
+_FILES = frozenset(["zarr", "h5py", "h5netcdf", "netCDF4", "tables"])
 
 
 class Overwritten:
@@ -121,8 +124,26 @@ def _place(value: Any) -> str | None:
 
 
 def _may_be_same(source: Any, target: Any) -> bool:
-    in_memory = [type(each) is np.ndarray for each in (source, target)]
-    if any(in_memory):  # a file is not an array in memory
-        return all(in_memory) and bool(np.may_share_memory(source, target))
-    places = [_place(each) for each in (source, target)]
+    pair = source, target
+    in_memory = [isinstance(each, np.ndarray) for each in pair]
+    if all(in_memory):
+        return bool(np.may_share_memory(source, target)) or all(map(_is_mapped, pair))
+    if any(in_memory):  # a file is not an array in memory, but an object may well hold one
+        array, other = pair if in_memory[0] else pair[::-1]
+        return _is_mapped(array) or not _is_file(other)
+    places = [_place(each) for each in pair]
     return None in places or places[0] == places[1]
+
+
+def _is_mapped(array: Any) -> bool:
+    """Whether an array is a view of a file."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return isinstance(array, mmap.mmap)
+
+
+def _is_file(value: Any) -> bool:
+    name = type(value).__module__
+    return name.partition(".")[0] in _FILES or name.startswith("xarray.backends.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.reread.overwritten import Overwritten
+from dask_rewrite.passes.reread.steady import is_steady
 from dask_rewrite.passes.site import Site
 
 _DRAWS = frozenset(map(id, DRAWING))
@@ -119,7 +120,10 @@ class Repeatable:
         for dep in node._dependencies:
             if (found := self.found.get(dep)) is not None:
                 below.append(found)
-            elif type(nodes.get(dep)) is not DataNode:
+            elif type(data := nodes.get(dep)) is DataNode:
+                if not self._is_steady(data.value):
+                    return None
+            else:
                 if self._users[dep] < _MANY:
                     return None
                 shared.add(dep)
@@ -173,19 +177,50 @@ class Repeatable:
                     continue
                 if not _may_call(here.func, here.args, here.kwargs, self._costly):
                     return False
-                stack.extend(here.args)
-                stack.extend(here.kwargs.values())
-            elif isinstance(here, GraphNode) and type(here) is not DataNode:
+                stack.extend(_given(here))
+            elif type(here) is DataNode:
+                stack.append(here.value)
+            elif isinstance(here, GraphNode) or not self._is_steady(here):
                 return False
         return True
+
+    def _is_steady(self, value: Any) -> bool:
+        return is_steady(value, lambda: self._lists_stay)
+
+    @cached_property
+    def _lists_stay(self) -> bool:
+        """No function of which nothing is known is given a list, a dict or a set, which it could change."""
+        nodes = self._site.graph.nodes
+        for node in nodes.values():
+            if type(node) is Task and self._site.effects.unknown(node):
+                data = [each.value for dep in node._dependencies if type(each := nodes.get(dep)) is DataNode]
+                if not all(is_steady(each) for each in (*_literals(node), *data) if _may_hold_lists(each)):
+                    return False
+        return True
+
+
+def _may_hold_lists(value: Any) -> bool:
+    return type(value) in (list, set, dict, tuple)
+
+
+def _given(task: Task) -> Iterator[Any]:
+    """What a call is given, by what is bound to its function too; of a getter what it reads, no lock."""
+    func = task.func
+    while type(func) is partial:
+        yield from (*func.args, *func.keywords.values())
+        func = func.func
+    yield from task.args[:2] if id(func) in GETTER_IDS else task.args
+    yield from task.kwargs.values()
 
 
 def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costly: bool) -> bool:
     inner = func
     while type(inner) is partial:
         inner = inner.func
-    if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
+    if id(inner) in GETTER_IDS or adds_axis(inner) or reads_file(func, args, kwargs):
         return True
+    if id(inner) in _DRAWS:
+        return True  # from whatever class it is given, if that is one of NumPy's
     if not costly and not _is_cheap(inner):
         return False
     found = known_call(func, args, kwargs)

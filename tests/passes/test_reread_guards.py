@@ -1,0 +1,164 @@
+"""What is not made again: what could give something else when it is asked a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask import delayed
+
+from helpers import stock, switched_on
+
+signal = pytest.importorskip("scipy.signal")
+LIMITS = (None, 1000, 10**6, 3 * 10**6)
+
+
+class Sensor:
+    """Gives the next frame each time that it is asked."""
+
+    def __init__(self, first: int) -> None:
+        self.first, self.asked = first, 0
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        self.asked += 1
+        return np.full((100, 400), float(self.first * self.asked))
+
+
+class Frames:
+    """Can be gone through once."""
+
+    def __init__(self, first: int) -> None:
+        self.left = [np.full((100, 200), float(first)), np.full((100, 200), 2.0 * first)]
+
+    def __iter__(self) -> Frames:
+        return self
+
+    def __next__(self) -> np.ndarray:
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+
+class Counting(np.random.RandomState):
+    """A class of the user's, which knows how often it was drawn from."""
+
+    drawn = 0
+
+    def normal(self, *args: Any, **kwargs: Any) -> Any:
+        Counting.drawn += 1
+        return super().normal(*args, **kwargs) + (Counting.drawn > 16)
+
+
+class Held:
+    """Reads like an array; what it reads stands in memory."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data, self.shape, self.dtype, self.ndim = data, data.shape, data.dtype, data.ndim
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.data[index]
+
+
+def anomaly(x: da.Array) -> da.Array:
+    return abs(x - x.mean(axis=0)).mean()
+
+
+def asked(func: Callable[..., Any]) -> da.Array:
+    made = [delayed(func)(delayed(Sensor(i), traverse=False)) for i in range(1, 17)]
+    return anomaly(da.concatenate([da.from_delayed(each, (100, 400), float) for each in made]))
+
+
+def weighed() -> da.Array:
+    """Each block is folded with a row of a sensor, bound to the function by name."""
+    x = da.random.default_rng(1).normal(size=(1600, 400), chunks=(100, 400))
+    sensors = [delayed(Sensor(i), traverse=False) for i in range(16)]
+    made = [delayed(np.add)(b, s) for b, s in zip(x.to_delayed().ravel(), sensors, strict=True)]
+    return anomaly(da.concatenate([da.from_delayed(each, (100, 400), float) for each in made]))
+
+
+def windowed() -> da.Array:
+    """The window is a function of the user's, which another function calls."""
+
+    def resampled(block: Any) -> Any:
+        calls = [0]
+
+        def window(frequencies: Any) -> Any:
+            calls[0] += 1
+            return np.full(len(frequencies), float(calls[0]))
+
+        return delayed(signal.resample)(block, 2000, axis=1, window=window)
+
+    x = da.random.default_rng(1).normal(size=(64, 4000), chunks=(4, 4000))
+    made = [da.from_delayed(resampled(b), (4, 2000), float) for b in x.to_delayed().ravel()]
+    return anomaly(da.concatenate(made))
+
+
+def used_up() -> da.Array:
+    made = [
+        delayed(np.concatenate)(delayed(tuple)(delayed(Frames(i), traverse=False)), axis=1)
+        for i in range(1, 17)
+    ]
+    return anomaly(da.concatenate([da.from_delayed(each, (100, 400), float) for each in made]))
+
+
+def drawn() -> da.Array:
+    Counting.drawn = 0
+    x = da.random.RandomState(3, RandomState=Counting).normal(size=(1600, 400), chunks=(100, 400))
+    return anomaly(x)
+
+
+PROGRAMS: dict[str, Callable[[], da.Array]] = {
+    "asked for values": lambda: asked(np.asarray),
+    "sorted": lambda: asked(np.sort),
+    "an argument": weighed,
+    "called by what is known": windowed,
+    "used up": used_up,
+    "drawn from": drawn,
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore::dask_rewrite.RewriteWarning")
+def test_objects_of_users_are_asked_once(name: str, limit: int | None) -> None:
+    with stock():
+        expected = PROGRAMS[name]().compute(scheduler="sync")
+    with switched_on(), dask.config.set({"rewrite.memory-limit": limit}):
+        assert PROGRAMS[name]().compute(scheduler="sync") == expected
+
+
+@pytest.mark.parametrize("func", [np.sort, np.square])
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.filterwarnings("ignore::dask_rewrite.RewriteWarning")
+def test_what_is_stored_into_may_be_behind_an_object(func: Any, limit: int | None) -> None:
+    def stored(context: Any) -> np.ndarray:
+        data = np.random.default_rng(0).normal(size=(1600, 400))
+        s = da.map_blocks(func, da.from_array(Held(data), chunks=(100, 400)), dtype=float)
+        with context, dask.config.set({"rewrite.memory-limit": limit}):
+            da.store(s[::-1] - s.mean(axis=0), data, lock=False, scheduler="sync")
+        return data
+
+    assert np.array_equal(stored(stock()), stored(switched_on()))
+
+
+@pytest.mark.parametrize("func", [np.square, np.sort])
+@pytest.mark.parametrize("part", [2, 3])
+@pytest.mark.filterwarnings("ignore::dask_rewrite.RewriteWarning")
+def test_blocks_whose_small_parts_are_needed_first_are_made_then(func: Any, part: int) -> None:
+    """Edges of blocks are needed in the first phase, and the blocks themselves in the second."""
+    x = da.from_array(np.random.default_rng(1).normal(size=(608, 340)), chunks=(71, 340))
+    once = x.map_overlap(np.square, depth=(2, 0), boundary="nearest", dtype=x.dtype)
+    twice = once.map_overlap(func, depth=4, boundary="nearest", dtype=x.dtype)
+    program = twice[np.random.default_rng(3).permutation(608)].sum()
+    with stock():
+        expected = program.compute(scheduler="sync")
+    for how in ({"memory-limit": 2_300_000 // part}, {"reread": True, "options": FINE}):
+        with switched_on(), dask.config.set({f"rewrite.{name}": value for name, value in how.items()}):
+            assert program.compute(scheduler="sync") == pytest.approx(expected, rel=1e-12)
+
+
+FINE = {"reread": {"min-blocks": 1, "min-bytes": 17_000, "costly": True}}
