@@ -193,6 +193,15 @@ def test_sums_of_values_and_of_weights_are_one_task_for_each_block(over: Any, ch
     assert_same_as_stock(mean)
 
 
+def test_blocks_in_memory_are_nothing_to_wait_for() -> None:
+    x = da.from_array(distinct((800, 800), (800, 800)).compute(), chunks=(100, 100))
+    program = (x + 1).mean(), (x + 1).std()
+    with on_threads():
+        assert len(checked(*program)) <= 64 + 64 + 30  # the data, and a task for each block
+        assert streams(*program)
+    assert_same_as_stock(*program)
+
+
 def test_steps_that_take_other_large_blocks_stay_as_they_are() -> None:
     """To sum them together would have each step wait for three blocks instead of two."""
     x, u, v = made("x"), made("uu"), made("vvv")

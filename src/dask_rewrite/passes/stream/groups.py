@@ -23,7 +23,7 @@ _LIGHT = 12
 
 
 class Light:
-    """Which blocks weigh nothing beside the largest one that a first step of a reduction takes."""
+    """Which blocks are nothing to wait for: data of the graph, and what is light beside the largest block."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -32,6 +32,8 @@ class Light:
     def __call__(self, key: Key, leaf: Key) -> bool:
         """Asked of one block and one step, and answered for all of these layers."""
         names = layer_name(key), layer_name(leaf)
+        if type(self._site.node(key)) is DataNode:
+            return True
         if names not in self._known:
             size = estimate(self._site.facts, key)
             self._known[names] = size is not None and size.nbytes * _LIGHT <= largest_taken(leaf, self._site)
