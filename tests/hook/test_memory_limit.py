@@ -14,7 +14,7 @@ import pytest
 import dask_rewrite
 from dask_rewrite.config import Options
 from dask_rewrite.passes.contract import memory_limit
-from dask_rewrite.scheduler import Machine
+from dask_rewrite.scheduler import Machine, as_if
 from helpers import switched_on
 
 
@@ -113,6 +113,12 @@ def test_chains_of_delayed_tasks_are_one_under_a_limit(limit: Any, tasks: int) -
         assert len(made.__dask_graph__()) == tasks
         with dask.config.set(delayed_optimize=None):
             assert made.compute(scheduler="sync") == total.compute(scheduler="sync")
+
+
+def test_on_a_cluster_others_may_hold_what_a_chain_hands_on() -> None:
+    total = dask.delayed(sum)([dask.delayed(np.sort)(dask.delayed(np.arange)(9)) for _ in range(4)])
+    with limited("8 GB", "warn"), dask.config.set(as_if(1, 2)), pytest.warns(dask_rewrite.RewriteWarning):
+        assert len(dask_rewrite.optimize(total).__dask_graph__()) == 9
 
 
 def test_explain_says_that_sizes_are_unknown() -> None:

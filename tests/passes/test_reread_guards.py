@@ -106,8 +106,8 @@ def used_up() -> da.Array:
 
 
 def drawn() -> da.Array:
-    Counting.drawn = 0
     x = da.random.RandomState(3, RandomState=Counting).normal(size=(1600, 400), chunks=(100, 400))
+    Counting.drawn = 0  # some are drawn to find out the type
     return anomaly(x)
 
 

@@ -21,6 +21,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.finalize import slim, slim_value
 from dask_rewrite.lowering.layer_order import as_layers
+from dask_rewrite.scheduler import machine
 
 #: What follows the computation of a delayed object, as dask names it.
 _DELAYED = Delayed("x", {}).__dask_postcompute__()[0]
@@ -65,10 +66,12 @@ def asks_for_delayed(parent: HLGExpr) -> bool:
 def may_fuse_delayed() -> bool:
     """Dask's own option: people watch delayed tasks by name, so that they are not fused by default.
 
-    Under a limit they are: what one task hands to the next is held by nobody, however large it may be.
+    Under a limit they are, where nobody else can hold them: what one task hands to the next is held by
+    nobody then, however large it may be.
     """
-    limited = dask.config.get("rewrite.memory-limit", None) is not None
-    return limited or bool(dask.config.get("optimization.fuse.delayed", False))
+    if dask.config.get("optimization.fuse.delayed", False):
+        return True
+    return dask.config.get("rewrite.memory-limit", None) is not None and machine().workers == 1
 
 
 def _stock_optimizer(parent: HLGExpr) -> Any:

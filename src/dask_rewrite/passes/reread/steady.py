@@ -43,13 +43,15 @@ def is_steady(value: Any, lists: Callable[[], bool] = bool) -> bool:
         if isinstance(here, (*_PLAIN, GraphNode, TaskRef)):
             continue
         if kind is tuple or kind is frozenset:
-            stack.extend(here)
+            stack.extend([each for each in here if type(each) is not int])
         elif kind is slice:
             stack.extend((here.start, here.stop, here.step))
         elif kind in (list, set, dict):
             if not lists():
                 return False
-            stack.extend(here.values() if kind is dict else here)
+            stack.extend(
+                [each for each in (here.values() if kind is dict else here) if type(each) is not int]
+            )
         elif kind is partial:
             stack.extend((here.func, *here.args, *here.keywords.values()))
         elif isinstance(here, type):
