@@ -19,7 +19,7 @@ from dask.array import chunk
 import dask_rewrite
 from dask_rewrite.analysis.memory.blocks import Results
 from dask_rewrite.tools.forecast import Forecast
-from helpers import switched_on
+from helpers import stock, switched_on
 
 
 class Added(Held):
@@ -337,3 +337,30 @@ def test_both_numbers_of_tasks_before_say_what_they_count() -> None:
         "as sent" in line and f" {report.forecast.before.tasks} " in line
         for line in repr(report).splitlines()
     )
+
+
+ARGUMENTS: dict[str, Callable[[da.Array], Any]] = {
+    "delayed": lambda x: dask.delayed(np.sum)(x + 1),
+    "list of delayed": lambda x: dask.delayed(sum)([(x + 1).sum(), (x * 2).mean()]),
+    "of one block": lambda x: da.linalg.svd((x + 1).T.rechunk(-1))[1],
+    "optimized before": lambda x: abs(dask.optimize(x + 1)[0] - 1).max(),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("stored", [True, False])
+def test_blocks_that_dask_has_fused_before_are_looked_into(name: str, stored: bool) -> None:
+    """What ``delayed`` is given is optimized when a program is built, and wrapped so that it stays apart."""
+    zarr = pytest.importorskip("zarr")
+    x = drawn((400, 200), (50, 200))
+    if stored:
+        x = da.from_zarr(zarr.create_array({}, shape=(400, 200), chunks=(50, 200), dtype="f8"))
+    program = ARGUMENTS[name](x)
+    found = dask_rewrite.forecast(program, threads=2)
+    for run, way in ((found.before, stock()), (found.after, switched_on())):
+        assert not run.unknown
+        with way, dask.config.set(scheduler="sync"), Added() as held:
+            program.compute()
+        one = dask_rewrite.forecast(program, threads=1)
+        peak = one.before.peak if run is found.before else one.after.peak
+        assert 0.9 * held.peak - 1000 <= peak <= 1.1 * held.peak + 1000

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, Task, _execute_subgraph, _identity_cast, convert_legacy_graph
+from dask._expr import ProhibitReuse
+from dask._task_spec import (
+    Alias,
+    DataNode,
+    GraphNode,
+    Task,
+    TaskRef,
+    _execute_subgraph,
+    _identity_cast,
+    convert_legacy_graph,
+)
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 
@@ -35,7 +45,8 @@ class Original:
     @cached_property
     def _nodes(self) -> dict[Key, GraphNode]:
         """All tasks; of most graphs nobody asks for any."""
-        return {} if self._hlg is None else dict(convert_legacy_graph(dict(self._hlg)))
+        nodes = {} if self._hlg is None else dict(convert_legacy_graph(dict(self._hlg)))
+        return nodes | _taken_apart(nodes)
 
     @cached_property
     def _blocks(self) -> dict[Key, Key]:
@@ -167,6 +178,32 @@ def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> 
         for key, node in tasks.items()
         if type(key) is str and key.startswith(FINALIZE) and key not in raw
     }
+
+
+def _taken_apart(nodes: Mapping[Key, GraphNode]) -> dict[Key, GraphNode]:
+    """What stands in tasks that dask has fused or wrapped already, as arrays that ``delayed`` is given."""
+    found: dict[Key, GraphNode] = {}
+    stack: list[tuple[Key, Any]] = list(nodes.items())
+    while stack:
+        key, node = stack.pop()
+        if type(node) is Task and node.func is ProhibitReuse._identity:
+            node = node.args[0]
+            found[key] = node.substitute({}, key)
+        if _renamed(node) is not None:
+            tasks, last, names, *given = node.args
+            refs = {name: value.key for name, value in zip(names, given) if isinstance(value, TaskRef)}
+            data = {name: _as_node(name, value) for name, value in zip(names, given) if name not in refs}
+            inside: dict[Key, Key] = {name: ("inside", key, name) for name in (*tasks, *data)}
+            new = refs | inside
+            parts = {new[name]: each.substitute(new, new[name]) for name, each in (tasks | data).items()}
+            found.update(parts)
+            stack.extend(parts.items())  # which may be fused, too
+            found[key] = Alias(key, inside[last])
+    return found
+
+
+def _as_node(name: Key, value: Any) -> Any:
+    return value if isinstance(value, GraphNode) else DataNode(name, value)
 
 
 def _renamed(node: Any) -> Any:
