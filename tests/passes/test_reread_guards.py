@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dask
 import dask.array as da
+import h5py
 import numpy as np
 import pytest
 from dask import delayed
 
+import dask_rewrite
 from helpers import stock, switched_on
 
 signal = pytest.importorskip("scipy.signal")
@@ -162,3 +166,18 @@ def test_blocks_whose_small_parts_are_needed_first_are_made_then(func: Any, part
 
 
 FINE = {"reread": {"min-blocks": 1, "min-bytes": 17_000, "costly": True}}
+
+
+@pytest.mark.parametrize("lock", [True, False, threading.Lock()])
+@pytest.mark.parametrize("asarray", [True, False])
+def test_locks_do_not_keep_files_from_being_read_again(lock: Any, asarray: bool, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.random.default_rng(0).random((640, 1000))
+        x = da.from_array(file["x"], chunks=(20, 1000), lock=lock, asarray=asarray)
+        program = abs(x - x.mean(axis=0)).max()
+        with switched_on(), dask.config.set({"rewrite.reread": True, "num_workers": 2}):
+            remarks = dask_rewrite.explain(program).remarks
+            assert "blocks that are read again: 32" in [each.reason for each in remarks]
+            found = program.compute(scheduler="threads")
+        with stock():
+            assert found == program.compute(scheduler="sync")

@@ -205,12 +205,11 @@ def _may_hold_lists(value: Any) -> bool:
 
 def _given(task: Task) -> Iterator[Any]:
     """What a call is given, by what is bound to its function too; of a getter what it reads, no lock."""
-    func = task.func
+    func, bound = task.func, [*task.args, *task.kwargs.values()]
     while type(func) is partial:
-        yield from (*func.args, *func.keywords.values())
+        bound += [*func.args, *func.keywords.values()]
         func = func.func
-    yield from task.args[:2] if id(func) in GETTER_IDS else task.args
-    yield from task.kwargs.values()
+    yield from task.args[:2] if id(func) in GETTER_IDS else bound
 
 
 def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costly: bool) -> bool:
