@@ -18,6 +18,8 @@ import dask_rewrite
 from helpers import stock, switched_on
 
 signal = pytest.importorskip("scipy.signal")
+#: Whatever may be made again is, for however few blocks a reduction waits.
+FINE = {"reread": {"min-blocks": 1, "min-bytes": 17_000, "costly": True}}
 LIMITS = (None, 1000, 10**6, 3 * 10**6)
 
 
@@ -77,7 +79,7 @@ def asked(func: Callable[..., Any]) -> da.Array:
 
 
 def weighed() -> da.Array:
-    """Each block is folded with a row of a sensor, bound to the function by name."""
+    """Each block has a frame of a sensor added to it."""
     x = da.random.default_rng(1).normal(size=(1600, 400), chunks=(100, 400))
     sensors = [delayed(Sensor(i), traverse=False) for i in range(16)]
     made = [delayed(np.add)(b, s) for b, s in zip(x.to_delayed().ravel(), sensors, strict=True)]
@@ -163,9 +165,6 @@ def test_blocks_whose_small_parts_are_needed_first_are_made_then(func: Any, part
     for how in ({"memory-limit": 2_300_000 // part}, {"reread": True, "options": FINE}):
         with switched_on(), dask.config.set({f"rewrite.{name}": value for name, value in how.items()}):
             assert program.compute(scheduler="sync") == pytest.approx(expected, rel=1e-12)
-
-
-FINE = {"reread": {"min-blocks": 1, "min-bytes": 17_000, "costly": True}}
 
 
 @pytest.mark.parametrize("lock", [True, False, threading.Lock()])

@@ -46,7 +46,8 @@ class Original:
     def _nodes(self) -> dict[Key, GraphNode]:
         """All tasks; of most graphs nobody asks for any."""
         nodes = {} if self._hlg is None else dict(convert_legacy_graph(dict(self._hlg)))
-        return nodes | _taken_apart(nodes)
+        nodes.update(_taken_apart(nodes))
+        return nodes
 
     @cached_property
     def _blocks(self) -> dict[Key, Key]:

@@ -216,10 +216,8 @@ def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costl
     inner = func
     while type(inner) is partial:
         inner = inner.func
-    if id(inner) in GETTER_IDS or adds_axis(inner) or reads_file(func, args, kwargs):
+    if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
         return True
-    if id(inner) in _DRAWS:
-        return True  # from whatever class it is given, if that is one of NumPy's
     if not costly and not _is_cheap(inner):
         return False
     found = known_call(func, args, kwargs)

@@ -31,9 +31,9 @@ class Light:
 
     def __call__(self, key: Key, leaf: Key) -> bool:
         """Asked of one block and one step, and answered for all of these layers."""
-        names = layer_name(key), layer_name(leaf)
         if type(self._site.node(key)) is DataNode:
             return True
+        names = layer_name(key), layer_name(leaf)
         if names not in self._known:
             size = estimate(self._site.facts, key)
             self._known[names] = size is not None and size.nbytes * _LIGHT <= largest_taken(leaf, self._site)

@@ -49,9 +49,7 @@ def _one(steps: Sequence[Step]) -> Slab:
     """Several slabs as one."""
     if len(steps) == 1:
         return steps[0].slab
-    slabs = [step.slab for step in steps]
-    needs = frozenset().union(*[slab.needs for slab in slabs])
-    return Slab([key for slab in slabs for key in slab.members], needs)
+    return Slab([key for step in steps for key in step.slab.members])
 
 
 class Replacing:
