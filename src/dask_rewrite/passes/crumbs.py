@@ -26,7 +26,7 @@ from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.regrid.grids import Edges, coarse_edges, extents_along, is_crumbled
 from dask_rewrite.passes.regrid.names import producers_first
 from dask_rewrite.passes.regrid.work import works_by_element
-from dask_rewrite.passes.siblings import takes_part
+from dask_rewrite.passes.siblings.slices import takes_part
 from dask_rewrite.passes.site import Site
 
 #: Fewer blocks stay as they are.

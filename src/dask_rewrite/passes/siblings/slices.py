@@ -1,0 +1,124 @@
+"""Slices that become part of the tasks that use them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import _shuffle
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.graph.nesting import Depths, survey
+from dask_rewrite.passes.movement.moves import GETITEMS
+from dask_rewrite.passes.site import Site
+
+#: All slices of a block together are at least one part in so many of it, or it is not held for them.
+_PART = 2
+#: Slices of blocks that fewer tasks use stay as they are.
+_USERS = 4
+
+#: What dask's `take` and `shuffle` pick rows by.
+_PICKED = of_dask(_shuffle, "_getitem")
+
+
+def takes_part(node: Any) -> bool:
+    """A part of one block, and nothing else."""
+    return (
+        type(node) is Task
+        and type(node.key) is tuple
+        and id(node.func) in GETITEMS
+        and len(node._dependencies) == 1
+        and type(node.args[0]) is TaskRef
+    )
+
+
+def is_block(node: Any) -> bool:
+    """A result, or a block of an array in memory; no list of positions, and nothing that a task carries."""
+    return type(node) is not DataNode or (type(node.key) is tuple and type(node.value) is np.ndarray)
+
+
+class Slices:
+    """The slices of a graph, as it is while tasks are put together.
+
+    Parameters
+    ----------
+    site : Site
+        The graph as it was.
+    nodes : mapping
+        The nodes as they are by now.
+    """
+
+    def __init__(self, site: Site, nodes: Mapping[Key, Any]) -> None:
+        self._site, self._nodes = site, nodes
+        self._users = site.context.users(site.graph)
+        self._used_up: dict[Key, bool] = {}
+        self._counted: dict[Key, int] = {}
+        self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
+        self._templates = Depths()
+
+    def taken_in(self, needs: Iterable[Key]) -> list[Key]:
+        """The slices that may become part of a task that needs them."""
+        found = [dep for dep in needs if self._is_slice(dep)]
+        return [dep for dep in found if self._is_used_up(self.block_of(dep))] if found else found
+
+    def block_of(self, key: Key) -> Key:
+        """What a slice is of."""
+        block: Key = self._nodes[key].args[0].key
+        return block
+
+    def stays(self, node: Task) -> bool:
+        """A slice that is nobody's sibling: of a block, or rows picked where they are used."""
+        return takes_part(node) or self._goes_along(node)
+
+    def picks(self, node: Any) -> bool:
+        """Rows of one block, by numbers that stand in the graph."""
+        if type(node) is not Task or type(node.key) is not tuple or node.func is not _PICKED:
+            return False
+        others = [type(self._nodes.get(dep)) is DataNode for dep in node._dependencies]
+        return type(node.args[0]) is TaskRef and others.count(False) == 1
+
+    def _is_slice(self, key: Key) -> bool:
+        """A slice that one task uses, or rows by their numbers."""
+        if self._users.get(key) != 1 or self._site.wanted(key):
+            return False
+        node = self._nodes.get(key)
+        return (takes_part(node) or self.picks(node)) and not self._has_to_be_one(key)
+
+    def _has_to_be_one(self, key: Key) -> bool:
+        """The task that uses a block refers to it more than once, and may write into it."""
+        (user,) = self._site.consumers(key)
+        if user not in self._again:
+            used = Counter(survey(self._site.graph.nodes[user], self._templates)[1])
+            self._again[user] = {each for each, times in used.items() if times > 1}
+        return key in self._again[user] and not self._site.read_only(key)
+
+    def _goes_along(self, node: Any) -> bool:
+        """Rows that will be picked in the task that uses them, which needs no other block."""
+        if not self.picks(node) or not self._is_slice(node.key):
+            return False
+        (user,) = self._site.consumers(node.key)
+        return self._is_used_up(self.block_of(node.key)) and self._blocks(user) == 1
+
+    def _blocks(self, key: Key) -> int:
+        """How many blocks a task needs, slices counted as what they are of."""
+        if key not in self._counted:
+            nodes = self._site.graph.nodes
+            deps = [dep for dep in nodes[key]._dependencies if type(nodes.get(dep)) is not DataNode]
+            self._counted[key] = len({self.block_of(dep) if self._is_slice(dep) else dep for dep in deps})
+        return self._counted[key]
+
+    def _is_used_up(self, block: Key) -> bool:
+        """Whether slices take so much of a block that it is held until the last of them is used."""
+        if block not in self._used_up:
+            facts = self._site.facts
+            sizes = [estimate(facts, user) for user in self._site.consumers(block) if self._is_slice(user)]
+            taken = sum([size.nbytes for size in sizes if size is not None])
+            whole = estimate(facts, block)
+            used_up = whole is not None and taken * _PART >= whole.nbytes
+            self._used_up[block] = used_up and self._users[block] >= _USERS
+        return self._used_up[block]

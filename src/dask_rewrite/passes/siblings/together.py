@@ -1,0 +1,210 @@
+"""Goes through a graph, and puts small tasks over the same blocks together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import ceil
+from typing import Any, TypeAlias
+
+from dask._task_spec import Task
+from dask.typing import Key
+from toolz import groupby
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.graph.batches import one_of
+from dask_rewrite.graph.graph import Nodes, depths_of
+from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
+from dask_rewrite.graph.nesting import Depths, depth_of
+from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
+from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.detach import is_topk
+from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
+from dask_rewrite.passes.site import Site
+
+#: Tasks that go together, at least: if all of them are light beside a block, and if not.
+FEWEST, _LEAST = 2, 4
+#: Results that are light: all of them together at most one part in so many of a block that is not tiny, or
+#: batches would be made of it.
+_LIGHT, _TINY = 8, 65_536
+#: Tasks for each thread, at least: what one task does does not run side by side.
+_TASKS = 4
+#: Bytes of the blocks that are worked on, each, and of all results of one task, where these are not light.
+_BLOCK, _TOGETHER = 4_194_304, 1_048_576
+#: Nesting of tasks that go together; blocks that they wait for.
+_DEEP, _MOST_INPUTS = 20, 8
+
+#: Tasks that go together: their keys, and the slices that become part of each.
+Group: TypeAlias = list[tuple[Key, list[Key]]]
+
+
+class Together:
+    """Goes through a graph from the sources up, and puts siblings together.
+
+    Parameters
+    ----------
+    site : Site
+        The graph.
+    busy : set of keys
+        The blocks that several tasks wait for.
+    limit : int
+        Bytes of a result that is not light.
+    most : int
+        Tasks that one task may stand for.
+    """
+
+    def __init__(self, site: Site, busy: set[Key], limit: int, most: int) -> None:
+        self.nodes: dict[Key, Any] = dict(site.graph.nodes)
+        self.made: dict[Key, Nodes] = {}
+        self.gone: set[Key] = set()
+        self._site, self._busy, self._limit, self._most = site, busy, limit, most
+        self._slices = Slices(site, self.nodes)
+        self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
+        self._instead: dict[Key, Any] = {}
+        self._templates = Depths()
+
+    def has_siblings(self) -> bool:
+        """Some small tasks, other than slices, wait for the same; or some take slices."""
+        alike: dict[frozenset[Key], Group] = {}
+        for key, node in self.nodes.items():
+            if type(node) is Task and not self._busy.isdisjoint(node._dependencies):
+                if takes_part(node) or self._slices.picks(node):
+                    return True
+                alike.setdefault(node._dependencies, []).append((key, []))
+        groups = [(needs, group) for needs, group in alike.items() if len(group) >= FEWEST]
+        return any(len(self._siblings(group, self._largest(needs))[0]) >= FEWEST for needs, group in groups)
+
+    def run(self) -> None:
+        depths = depths_of(self._site.graph.nodes)
+        levels: dict[int, list[Key]] = groupby(depths.__getitem__, depths)
+        for depth in sorted(levels):
+            groups: dict[frozenset[Key], Group] = {}
+            for key in levels[depth]:
+                if (found := self._needs(self.nodes[key])) is not None:
+                    groups.setdefault(found[0], []).append((key, found[1]))
+            groups = {needs: group for needs, group in groups.items() if _matters(group)}
+            largest = {needs: self._largest(needs) for needs in groups}
+            self._join([self._siblings(group, largest[needs]) for needs, group in groups.items()])
+            small = [group for needs, group in groups.items() if 0 <= largest[needs] <= _BLOCK]
+            slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
+            for key in levels[depth]:
+                if key not in self.gone and (self._instead or key in slices):
+                    self.nodes[key] = self._filled(key, self._fitting(key, slices.get(key, ())))
+
+    def _needs(self, node: Any) -> tuple[frozenset[Key], list[Key]] | None:
+        """The blocks that a task needs, and which slices of them it uses; None if it has to stay."""
+        deps, new = node._dependencies, self._new
+        if type(node) is not Task or type(node.key) is not tuple or not deps:
+            return None
+        if node._data_producer or self._slices.stays(node):
+            return None
+        if not new.keys().isdisjoint(deps):
+            deps = frozenset([new.get(dep, dep) for dep in deps])
+        slices = self._slices.taken_in(deps)
+        if slices:
+            deps = deps.difference(slices).union(map(self._slices.block_of, slices))
+        deps = frozenset([dep for dep in deps if is_block(self.nodes.get(dep))])
+        if len(deps) > _MOST_INPUTS or self._busy.isdisjoint(deps):
+            return None
+        return deps, slices
+
+    def _is_free(self, key: Key) -> bool:
+        """Whether a task may become part of another."""
+        site, node = self._site, self.nodes[key]
+        if type(key) is not tuple or site.wanted(key) or key in site.bare:
+            return False
+        if not site.context.may_move(node.func):
+            return False
+        # a call of what nobody knows may take an hour; `topk` would hold its block as long as all others
+        free = site.effect(key) != "unknown" and not is_topk(node.func)
+        return free and depth_of(node, self._templates) <= _DEEP
+
+    def _largest(self, needs: frozenset[Key]) -> int:
+        """Bytes of the largest of all blocks that tasks need; -1 if nobody knows."""
+        sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
+        return max([-1 if size is None else size.nbytes for size in sizes], default=0)
+
+    def _siblings(self, group: Group, largest: int) -> tuple[Group, bool]:
+        """Those of a group that may go together, and whether all they give is light beside a block."""
+        if len(group) < FEWEST:
+            return [], True
+        sizes = [(each, estimate(self._site.facts, each[0])) for each in group]
+        known = [(each, size.nbytes) for each, size in sizes if size is not None]
+        if 0 <= largest <= _BLOCK and len(known) >= _LEAST:
+            small = self._free([each for each, nbytes in known if nbytes <= self._limit])
+            if len(small) >= _LEAST:
+                return small, False
+        if largest <= _TINY:
+            return [], True
+        parts = _LIGHT * len(known)
+        # what takes slices of blocks stays: these let go of their blocks
+        return self._free([each for each, nbytes in known if nbytes * parts <= largest and not each[1]]), True
+
+    def _free(self, group: Group) -> Group:
+        """Those of a group that may become part of another task."""
+        return [each for each in group if self._is_free(each[0])] if len(group) >= FEWEST else []
+
+    def _join(self, found: Sequence[tuple[Group, bool]]) -> None:
+        """Put the tasks of one level together."""
+        found = [(group, light) for group, light in found if len(group) >= FEWEST]
+        tasks = sum([len(group) for group, _ in found])
+        most = min(self._most, tasks // max(1, _TASKS * self._site.context.machine.threads))
+        parts = [part for group, light in found for part in self._parts(group, light, most)]
+        if not parts:
+            return
+        token = self._site.graph.origin.token
+        token = fingerprint([token, *[key for part in parts for key, _ in part], *map(len, parts)])
+        names: dict[str, str] = {}
+        for number, part in enumerate(parts):
+            layer = str(layer_name(part[0][0]))
+            if layer not in names:
+                names[layer] = mark(compound(["siblings"], layer), token)
+            self._write(part, (names[layer], number))
+
+    def _parts(self, group: Group, light: bool, most: int) -> Iterator[Group]:
+        """A group in parts of about the same length."""
+        least = FEWEST if light else _LEAST
+        if most < least or not self._site.context.remarks.allow("siblings", group[0][0]):
+            return
+        if not light:
+            sizes = [estimate(self._site.facts, key) for key, _ in group]
+            total = sum([size.nbytes for size in sizes if size is not None])
+            most = max(1, min(most, _TOGETHER * len(group) // max(1, total)))
+        count = ceil(len(group) / most)
+        if len(group) >= least * count:
+            for i in range(count):
+                yield group[i * len(group) // count : (i + 1) * len(group) // count]
+
+    def _fitting(self, key: Key, slices: Sequence[Key]) -> Sequence[Key]:
+        """The slices that become part of a task that stays: if they are all of one block."""
+        if not slices or type(key) is not tuple or len(set(map(self._slices.block_of, slices))) > 1:
+            return ()
+        node, context = self.nodes[key], self._site.context
+        if depth_of(node, self._templates) > _DEEP or not context.may_move(node.func):
+            return ()
+        return slices if context.remarks.allow("siblings", key) else ()
+
+    def _filled(self, key: Key, slices: Sequence[Key]) -> Any:
+        """A task with some slices in it, and with the new places of what it uses."""
+        node, instead = self.nodes[key], self._instead
+        values = {dep: instead[dep] for dep in node._dependencies if dep in instead}
+        values.update([(each, self.nodes[each]) for each in slices])
+        self.gone.update(slices)
+        return with_values(node, values) if values else node
+
+    def _write(self, part: Group, new: Key) -> None:
+        results: list[Task] = []
+        for key, slices in part:
+            node = self._filled(key, slices)
+            self._new[key] = new
+            self._instead[key] = one_of(new, len(results))
+            results.append(nameless(node))
+            self.gone.add(key)
+        self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
+        self.made[part[0][0]] = {new: self.nodes[new]}
+        self._busy.add(new)
+
+
+def _matters(group: Group) -> bool:
+    """Enough tasks to go together, or slices that could become part of one."""
+    return len(group) >= FEWEST or any(slices for _, slices in group)

@@ -1,0 +1,126 @@
+"""Small results of one block, even of two tasks, are made when the block is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import dask_rewrite
+from helpers import assert_same_as_stock, switched_on, tasks_of
+
+SIDE, BLOCKS = 100, 6  # 80 kB
+MADE: Counter[Any] = Counter()
+
+
+def made(block_id: Any = None) -> Any:
+    """A block of a function that nobody knows, which counts its calls."""
+    MADE[block_id] += 1
+    at = np.arange(SIDE * SIDE, dtype="f8").reshape(SIDE, SIDE)
+    return np.sin(at + 1e4 * block_id[0] + 1e6 * block_id[1])
+
+
+def twice(block: Any) -> Any:
+    return block * 2
+
+
+def blocks(side: int = BLOCKS) -> Any:
+    chunks = ((SIDE,) * side, (SIDE,) * side)
+    return da.map_blocks(made, chunks=chunks, dtype="f8", meta=np.empty((0, 0)))
+
+
+def together(*x: Any) -> int:
+    """Tasks that give small results of one block together, on two threads."""
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        return sum("siblings" in str(key) for key in tasks_of(*x))
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "two axes": lambda x: (x.mean(axis=0), x.std(axis=1)),
+    "a whole and an axis": lambda x: (x.sum(), x.max(axis=0), x.argmin(axis=1)),
+    "the block goes on": lambda x: (((x - x.mean(axis=0)) / x.std(axis=0)).max(), x.min(axis=1)),
+    "between two extremes": lambda x: (((x - x.min()) / (x.max() - x.min())).map_blocks(twice).sum(axis=0),),
+    "pairs of blocks": lambda x: ((x + x.T).max(axis=1), (x + x.T).argmax(axis=1)),
+    "after a user's step": lambda x: (x.map_blocks(twice).std(axis=0), x.map_blocks(twice).any(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_fires(name: str) -> None:
+    x = PROGRAMS[name](blocks())
+    assert together(*x) >= BLOCKS
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        assert_same_as_stock(*PROGRAMS[name](blocks()))
+
+
+def test_blocks_are_made_once_and_let_go_of() -> None:
+    two = PROGRAMS["two axes"](blocks())
+    MADE.clear()
+    with switched_on(), dask.config.set(num_workers=2, scheduler="threads"):
+        dask.compute(*two)
+        forecast = dask_rewrite.forecast(*two, threads=2)
+    assert set(MADE.values()) == {1}
+    assert len(MADE) == BLOCKS**2
+    assert forecast.after.tasks < BLOCKS**2 * 2
+    assert forecast.after.peak < SIDE * SIDE * 8 < forecast.before.peak
+
+
+DECLINED: dict[str, Callable[[Any], Any]] = {
+    "results as large as blocks": lambda x: (x + 1, x * 2),
+    "functions that nobody knows": lambda x: tuple(
+        x.map_blocks(lambda block, axis=axis: block.sum(axis=axis, keepdims=True), chunks=(1, SIDE)).sum()
+        for axis in (0, 1)
+    ),
+    "blocks of which batches are made": lambda x: (x.rechunk(50).mean(axis=0), x.rechunk(50).std(axis=1)),
+    "too few blocks for all threads": lambda x: (x[:SIDE, :SIDE].mean(axis=0), x[:SIDE, :SIDE].std(axis=1)),
+    "slices": lambda x: (x[1::SIDE], x[::SIDE]),
+    "sizes that nobody knows": lambda x: (x[x[:, 0] > 0].mean(axis=0), x[x[:, 0] > 0].std(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", list(DECLINED))
+def test_declines(name: str) -> None:
+    assert together(*DECLINED[name](blocks())) == 0
+
+
+def test_slices_of_a_block_let_go_of_it() -> None:
+    """Each sum takes edges of three other blocks: these are not held until it has all of them."""
+    x = da.roll(blocks(12) + 1, 7, 0)
+    y = (x * x[::-1]).mean(axis=0)
+    with switched_on():
+        held = dask_rewrite.forecast(y, threads=2)
+    with dask.config.set({"rewrite.disable": ["siblings"]}), switched_on():
+        apart = dask_rewrite.forecast(y, threads=2)
+    assert held.after.tasks <= apart.after.tasks
+
+
+@pytest.mark.parametrize("kind", ["nan", "masked", "object", "structured", "f4"])
+def test_other_blocks(kind: str) -> None:
+    values: Any = np.arange(4.0 * SIDE * SIDE).reshape(2 * SIDE, 2 * SIDE) - 7
+    if kind == "nan":
+        values[::5] = np.nan
+        values[1::5] = -0.0
+    elif kind == "masked":
+        values = np.ma.masked_less(values, 500)
+    elif kind == "object":
+        values = values.astype(object)
+    elif kind == "structured":
+        values = np.stack([values, -values], -1).view([("a", "f8"), ("b", "f8")])[..., 0]
+    else:
+        values = values.astype(kind)
+    x = da.from_array(values, chunks=SIDE).map_blocks(np.copy)
+    x = x["a"] if kind == "structured" else x
+    with dask.config.set(num_workers=1, scheduler="threads"):
+        assert_same_as_stock(x.sum(axis=0), x.max(axis=1), x.min())
+
+
+def test_errors_come_through() -> None:
+    x = blocks().astype(object)
+    x = x.map_blocks(lambda block: np.where(block > 0, block, None))
+    with switched_on(), pytest.raises(TypeError):
+        dask.compute(x.sum(axis=0), x.max(axis=1), scheduler="threads")
