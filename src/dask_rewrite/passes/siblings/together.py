@@ -22,8 +22,9 @@ from dask_rewrite.passes.detach import is_topk
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
-#: Tasks that go together, at least: if all of them are light beside a block, and if not.
-FEWEST, _LEAST = 2, 4
+#: Tasks that go together, at least, and where what they give is not light beside a block.
+FEWEST = 2
+_LEAST = 4
 #: Results that are light: all of them together at most one part in so many of a block that is not tiny, or
 #: batches would be made of it.
 _LIGHT, _TINY = 8, 65_536
