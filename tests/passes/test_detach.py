@@ -85,7 +85,9 @@ def test_half_of_a_block_is_no_small_part(depth: int, copied: int) -> None:
 @pytest.mark.parametrize(("nbytes", "fires"), [(80_000, True), (80_001, False)])
 def test_the_option_moves_the_threshold(nbytes: int, fires: bool) -> None:
     x = smoothed(drawn((400, 400), 100))
-    with dask.config.set({"rewrite.options": {"detach": {"min-bytes": nbytes}}}):
+    with dask.config.set(
+        {"rewrite.options": {"detach": {"min-bytes": nbytes}}, "rewrite.disable": ["siblings"]}
+    ):
         assert bool(copies(x)) == fires
         assert_same_as_stock(x)
 

@@ -56,7 +56,7 @@ class Detach:
         largest = [tasks for tasks in called if is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
-            if len(task.args) == 2 and type(task.args[0]) is TaskRef and _is_basic(task.args[1]):
+            if len(task.args) == 2 and type(task.args[0]) is TaskRef and is_basic(task.args[1]):
                 slices[task.args[0].key].append(task)
         if not slices and not largest:
             return graph
@@ -66,10 +66,9 @@ class Detach:
         for block, tasks in slices.items():
             if not self._is_worth(block, tasks, site, counts):
                 continue
-            func = copy.copy if site.facts.of(block) is None else np.copy
             for task in tasks:
                 if not site.wanted(task.key) and context.remarks.allow(self.name, task.key):
-                    made[task.key] = _with(func, task)
+                    made[task.key] = copied(task, block, site)
         if not made:
             return graph
         context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
@@ -95,7 +94,7 @@ class Detach:
         if fact is None or fact.nbytes < self.min_bytes or fact.scalar:
             return False
         elements = sum([_elements(fact.shape, task.args[1], counts) for task in tasks])
-        return elements * _PART <= fact.size and _has_memory(block, site)
+        return elements * _PART <= fact.size and lets_go(block, site)
 
 
 def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: dict[Any, int]) -> int:
@@ -117,12 +116,17 @@ def is_topk(func: Any) -> bool:
     return type(func) is partial and func.func is topk  # users' callables are asked for no attributes
 
 
-def _is_basic(index: Any) -> bool:
+def is_basic(index: Any) -> bool:
     """Slices and new axes only: such a part of an array is a view, and an array."""
     return type(index) is tuple and all(part is None or type(part) is slice for part in index)
 
 
-def _has_memory(block: Key, site: Site) -> bool:
+def copied(task: Task, block: Key, site: Site) -> Task:
+    """A copy of a part of a block."""
+    return _with(copy.copy if site.facts.of(block) is None else np.copy, task)
+
+
+def lets_go(block: Key, site: Site) -> bool:
     """Whether nobody asked for a block, and it is no view of what somebody asked for or of data in memory."""
     for _ in range(_LOOK_DOWN):
         if site.wanted(block) or any(_gathers(user, site) for user in site.consumers(block)):

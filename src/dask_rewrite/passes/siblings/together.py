@@ -97,7 +97,11 @@ class Together:
         deps, new = node._dependencies, self._new
         if type(node) is not Task or type(node.key) is not tuple or not deps:
             return None
-        if node._data_producer or self._slices.stays(node):
+        if node._data_producer:
+            return None
+        if new.keys().isdisjoint(deps) and self._slices.is_edge(node):
+            return deps, []
+        if self._slices.stays(node):
             return None
         if not new.keys().isdisjoint(deps):
             deps = frozenset([new.get(dep, dep) for dep in deps])
@@ -132,7 +136,8 @@ class Together:
         sizes = [(each, estimate(self._site.facts, each[0])) for each in group]
         known = [(each, size.nbytes) for each, size in sizes if size is not None]
         if 0 <= largest <= _BLOCK and len(known) >= _LEAST:
-            small = self._free([each for each, nbytes in known if nbytes <= self._limit])
+            small = [each for each, nbytes in known if nbytes <= self._limit]
+            small = self._free([each for each in small if not takes_part(self.nodes[each[0]])])
             if len(small) >= _LEAST:
                 return small, False
         if largest <= _TINY:
@@ -199,7 +204,7 @@ class Together:
             node = self._filled(key, slices)
             self._new[key] = new
             self._instead[key] = one_of(new, len(results))
-            results.append(nameless(node))
+            results.append(nameless(self._slices.copied(node) if takes_part(node) else node))
             self.gone.add(key)
         self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
         self.made[part[0][0]] = {new: self.nodes[new]}

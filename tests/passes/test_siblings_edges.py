@@ -1,0 +1,140 @@
+"""The edges that neighbours take from a block are copied by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask._task_spec import Task
+
+import dask_rewrite
+from helpers import assert_same_as_stock, functions_in, switched_on, tasks_of
+
+SIDE, BLOCKS = 100, 6  # 80 kB
+
+
+def made(block_id: Any = None) -> Any:
+    """A block of a function that nobody knows."""
+    at = np.arange(SIDE * SIDE, dtype="f8").reshape(SIDE, SIDE)
+    return np.sin(at + 1e4 * block_id[0] + 1e6 * block_id[1])
+
+
+def cube(block_id: Any = None) -> Any:
+    return np.arange(32.0**3).reshape(32, 32, 32) + 1e5 * sum(block_id)
+
+
+def smooth(block: Any) -> Any:
+    """Nobody knows this."""
+    return (block + np.roll(block, 1, 0) + np.roll(block, -1, -1)) / 3
+
+
+def blocks(side: int = BLOCKS) -> Any:
+    chunks = ((SIDE,) * side, (SIDE,) * side)
+    return da.map_blocks(made, chunks=chunks, dtype="f8", meta=np.empty((0, 0)))
+
+
+def over(x: Any, depth: Any = 1, boundary: Any = "reflect") -> Any:
+    return x.map_overlap(smooth, depth=depth, boundary=boundary, dtype=x.dtype)
+
+
+def edges(*x: Any) -> list[Task]:
+    """The tasks that give edges together."""
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        return [task for key, task in tasks_of(*x).items() if "siblings-getitem" in str(key)]
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda x: over(x, boundary="none"),
+    "reflect": lambda x: over(x, 2).sum(axis=0),
+    "periodic": lambda x: over(x, 3, "periodic").max(),
+    "nearest": lambda x: over(x, {0: 1, 1: 2}, "nearest").mean(axis=1),
+    "constant": lambda x: over(x, 1, 0).T,
+    "steps": lambda x: over(over(over(x))).std(),
+    "with the block": lambda x: over(x) - x.mean(axis=0),
+    "differences": lambda x: abs(da.diff(x, axis=0)).max() + abs(da.diff(x, axis=1)).max(),
+    "a stencil of slices": lambda x: (x[1:-1, 1:-1] * 4 - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, 2:]).max(),
+}
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_equivalent(name: str) -> None:
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        assert_same_as_stock(PROGRAMS[name](blocks()))
+
+
+@pytest.mark.parametrize("name", ["reflect", "periodic", "steps"])
+def test_fires(name: str) -> None:
+    y = PROGRAMS[name](blocks())
+    found = edges(y)
+    assert len(found) >= BLOCKS**2
+    assert all(np.copy in functions_in(task) or _copies(task) for task in found)
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        steps = 3 if name == "steps" else 1
+        assert len(tasks_of(y)) < (2 * steps + 2) * BLOCKS**2  # edges and work of each step, and loads
+
+
+def _copies(task: Task) -> bool:
+    return any(getattr(each, "__name__", "") == "copy" for each in functions_in(task))
+
+
+def test_cubes() -> None:
+    x = da.map_blocks(cube, chunks=((32,) * 4,) * 3, dtype="f8", meta=np.empty((0, 0, 0)))
+    with dask.config.set({"rewrite.options": {"siblings": {"max-tasks": 6}}}):
+        assert len(edges(over(x, {0: 1, 1: 0, 2: 0}).sum())) >= 32
+        assert_same_as_stock(over(x, {0: 1, 1: 0, 2: 0}).sum(), over(x, 1).max(axis=(0, 2)))
+
+
+def test_blocks_are_let_go_of() -> None:
+    """Two rows of blocks are held, as without: edges are copies."""
+    side = 12
+    y = over(blocks(side)).sum()
+    with switched_on():
+        forecast = dask_rewrite.forecast(y, threads=2)
+    assert forecast.after.peak < 3 * side * SIDE * SIDE * 8
+    assert forecast.after.tasks < 4 * side * side < forecast.before.tasks / 2
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        over(blocks(), 10).sum(),  # more than an eighth of a block
+        over(blocks().rechunk(50)).sum(),  # batches are made of these
+        over(da.from_array(np.arange(360_000.0).reshape(600, 600), chunks=SIDE)).sum(),  # in memory anyway
+        da.concatenate([blocks()[::2], blocks()[:, 1::2].T]).sum(axis=0),  # halves
+    ],
+    ids=["wide", "tiny", "memory", "halves"],
+)
+def test_declines(y: Any) -> None:
+    assert not edges(y)
+
+
+def test_blocks_that_are_asked_for_are_not_copied() -> None:
+    x = blocks()
+    assert not edges(x, over(x).sum())
+    assert_same_as_stock(x, over(x).sum())
+
+
+class Tagged(np.ndarray):
+    """A kind of array that dask does not know."""
+
+
+@pytest.mark.parametrize("kind", ["masked", "object", "structured", "tagged", "strings"])
+def test_other_blocks(kind: str) -> None:
+    def turned(block: Any) -> Any:
+        if kind == "masked":
+            return np.ma.masked_less(block, 0)
+        if kind == "object":
+            return block.astype(object)
+        if kind == "structured":
+            return np.stack([block, -block], -1).view([("a", "f8"), ("b", "f8")])[..., 0]
+        return block.view(Tagged) if kind == "tagged" else (block * 100).astype("i4").astype("U6")
+
+    x = blocks(4).map_blocks(turned)
+    rolled = x.map_overlap(np.roll, depth=1, boundary="periodic", shift=1, axis=0)
+    with dask.config.set(num_workers=1, scheduler="threads"):
+        assert len(edges(rolled)) == 16
+        assert_same_as_stock(rolled, over(x, {0: 1, 1: 0}, "none") if kind in ("masked", "tagged") else x[0])
