@@ -33,7 +33,7 @@ NO_THRESHOLDS = {
     "graph/nesting.py:NESTING_LIMIT": "what the verifier lets pass: 0 refuses every graph",
     "passes/contract/accumulate.py:FAN_IN": "sums of fewer than two terms are no sums",
     "passes/inline_sources.py:_ITEM": "bytes of an element",
-    "passes/siblings/together.py:FEWEST": "one task does not go together with itself",
+    "passes/siblings/light.py:FEWEST": "one task does not go together with itself",
 }
 #: What others are divided by, or taken in steps of: how many are looked at of many, how much larger is much.
 DIVISORS = {

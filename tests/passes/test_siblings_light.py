@@ -78,6 +78,15 @@ DECLINED: dict[str, Callable[[Any], Any]] = {
     ),
     "blocks of which batches are made": lambda x: (x.rechunk(50).mean(axis=0), x.rechunk(50).std(axis=1)),
     "too few blocks for all threads": lambda x: (x[:SIDE, :SIDE].mean(axis=0), x[:SIDE, :SIDE].std(axis=1)),
+    "a view, which would hold its block": lambda x: (
+        x.map_blocks(np.diagonal, chunks=(SIDE,), drop_axis=1).sum(),
+        x.map_blocks(np.max, axis=1, chunks=(SIDE,), drop_axis=1),
+    ),
+    "what follows would be part of each": lambda x: (
+        x[:, :SIDE].sum(axis=1).map_blocks(twice),
+        x[:, :SIDE].std(axis=1).map_blocks(twice),
+        x[:, :SIDE].map_blocks(twice),
+    ),
     "slices": lambda x: (x[1::SIDE], x[::SIDE]),
     "sizes that nobody knows": lambda x: (x[x[:, 0] > 0].mean(axis=0), x[x[:, 0] > 0].std(axis=1)),
 }
@@ -97,6 +106,38 @@ def test_slices_of_a_block_let_go_of_it() -> None:
     with dask.config.set({"rewrite.disable": ["siblings"]}), switched_on():
         apart = dask_rewrite.forecast(y, threads=2)
     assert held.after.tasks <= apart.after.tasks
+
+
+@pytest.mark.parametrize(("blocks_of_it", "joined"), [(40, True), (60, False)])
+def test_results_of_other_sizes_are_not_held_for_one_another(blocks_of_it: int, joined: bool) -> None:
+    """Sums of 320 kB are let go of early, the least values of blocks at the end: 16 MB may wait for these."""
+    x = da.map_blocks(row, chunks=((17,) * blocks_of_it, (40_000,)), dtype="f8", meta=np.empty((0, 0)))
+    least = x.map_blocks(np.min, keepdims=True, chunks=((1,) * blocks_of_it, (1,)))
+    y = x.sum(axis=0), least.sum()
+    with dask.config.set({"rewrite.disable": ["stream"]}):
+        assert (together(*y) > 0) == joined
+
+
+def row(block_id: Any = None) -> Any:
+    return np.full((17, 40_000), float(sum(block_id)))
+
+
+def test_a_huge_block_is_worked_on_side_by_side() -> None:
+    """What one task does does not run side by side, and small blocks do not make up for that."""
+    x = da.map_blocks(row, chunks=((17,), (40_000,)), dtype="f8", meta=np.empty((0, 0)))
+    huge, many = (x.std(axis=1).sum(), x.max(axis=0).sum()), PROGRAMS["two axes"](blocks())
+    assert together(*many, *huge) == together(*many) == BLOCKS**2
+
+
+def test_what_results_weigh_is_known_where_the_maker_carries_data() -> None:
+    table = np.arange(640_000.0).reshape(800, 800)
+
+    def cut(block_id: Any = None) -> Any:
+        return table[block_id[0] : block_id[0] + SIDE, block_id[1] : block_id[1] + SIDE].copy()
+
+    x = da.map_blocks(cut, chunks=((SIDE,) * 8,) * 2, dtype="f8", meta=np.empty((0, 0)))
+    with dask.config.set({"rewrite.memory-limit": "500 MB", "num_workers": 2, "scheduler": "threads"}):
+        assert_same_as_stock(x.sum(axis=0), x.std(axis=1))  # no warning that it cannot be told
 
 
 @pytest.mark.parametrize("kind", ["nan", "masked", "object", "structured", "f4"])

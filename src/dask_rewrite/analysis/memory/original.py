@@ -24,6 +24,7 @@ from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
 from dask_rewrite.graph.batches import cells_of
+from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.names import JOINED, unmarked
 from dask_rewrite.graph.templates import frame_of
 
@@ -101,9 +102,9 @@ class Original:
                 if None not in parts:
                     return tuple(parts) if len(parts) > 1 else parts[0]
             # small tasks that were put together: each as the first block of the array
-            node, first = nodes.get(key), self._first.get(name)
-            frame = frame_of(node) if type(node) is Task else None
-            last: Any = node if frame is None else frame.bodies[-1]
+            first, last = self._first.get(name), unheld(nodes.get(key), nodes.get)
+            while type(last) is Task and (frame := frame_of(last)) is not None:
+                last = frame.bodies[-1]
             if first is None or getattr(last, "func", None) is not _identity_cast:
                 return None
             return [self._results.value(first)] * len(last.args)

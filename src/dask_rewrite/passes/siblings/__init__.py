@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.siblings.light import FEWEST
 from dask_rewrite.passes.siblings.slices import is_block
-from dask_rewrite.passes.siblings.together import FEWEST, Together
+from dask_rewrite.passes.siblings.together import Together
 from dask_rewrite.passes.site import Site
 
 

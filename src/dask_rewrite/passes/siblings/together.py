@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any
 
 from dask._task_spec import Task
 from dask.typing import Key
@@ -19,24 +19,18 @@ from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.detach import is_topk
+from dask_rewrite.passes.siblings.light import FEWEST, Group, Weighed, fitting, light
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
-#: Tasks that go together, at least, and where what they give is not light beside a block.
-FEWEST = 2
+#: Tasks that go together, at least, where what they give is not light beside a block.
 _LEAST = 4
-#: Results that are light: all of them together at most one part in so many of a block that is not tiny, or
-#: batches would be made of it.
-_LIGHT, _TINY = 8, 65_536
 #: Tasks for each thread, at least: what one task does does not run side by side.
 _TASKS = 4
 #: Bytes of the blocks that are worked on, each, and of all results of one task, where these are not light.
 _BLOCK, _TOGETHER = 4_194_304, 1_048_576
 #: Nesting of tasks that go together; blocks that they wait for.
 _DEEP, _MOST_INPUTS = 20, 8
-
-#: Tasks that go together: their keys, and the slices that become part of each.
-Group: TypeAlias = list[tuple[Key, list[Key]]]
 
 
 class Together:
@@ -73,7 +67,7 @@ class Together:
                     return True
                 alike.setdefault(node._dependencies, []).append((key, []))
         groups = [(needs, group) for needs, group in alike.items() if len(group) >= FEWEST]
-        return any(len(self._siblings(group, self._largest(needs))[0]) >= FEWEST for needs, group in groups)
+        return any(any(self._siblings(group, needs, self._largest(needs))) for needs, group in groups)
 
     def run(self) -> None:
         depths = depths_of(self._site.graph.nodes)
@@ -85,7 +79,7 @@ class Together:
                     groups.setdefault(found[0], []).append((key, found[1]))
             groups = {needs: group for needs, group in groups.items() if _matters(group)}
             largest = {needs: self._largest(needs) for needs in groups}
-            self._join([self._siblings(group, largest[needs]) for needs, group in groups.items()])
+            self._join([self._siblings(group, needs, largest[needs]) for needs, group in groups.items()])
             small = [group for needs, group in groups.items() if 0 <= largest[needs] <= _BLOCK]
             slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
             for key in levels[depth]:
@@ -129,33 +123,26 @@ class Together:
         sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
         return max([-1 if size is None else size.nbytes for size in sizes], default=0)
 
-    def _siblings(self, group: Group, largest: int) -> tuple[Group, bool]:
-        """Those of a group that may go together, and whether all they give is light beside a block."""
-        if len(group) < FEWEST:
-            return [], True
-        sizes = [(each, estimate(self._site.facts, each[0])) for each in group]
-        known = [(each, size.nbytes) for each, size in sizes if size is not None]
-        if 0 <= largest <= _BLOCK and len(known) >= _LEAST:
-            small = [each for each, nbytes in known if nbytes <= self._limit]
-            small = self._free([each for each in small if not takes_part(self.nodes[each[0]])])
+    def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
+        """Those of a group that may go together: enough small ones, or those that are light."""
+        free = [each for each in group if self._is_free(each[0])] if len(group) >= FEWEST else []
+        if 0 <= largest <= _BLOCK and len(free) >= _LEAST:
+            sizes = [(each, estimate(self._site.facts, each[0])) for each in free]
+            small = [each for each, size in sizes if size is not None and size.nbytes <= self._limit]
+            small = [each for each in small if not takes_part(self.nodes[each[0]])]
             if len(small) >= _LEAST:
-                return small, False
-        if largest <= _TINY:
-            return [], True
-        parts = _LIGHT * len(known)
-        # what takes slices of blocks stays: these let go of their blocks
-        return self._free([each for each, nbytes in known if nbytes * parts <= largest and not each[1]]), True
+                return small, None
+        return [], light(free, needs, largest, self._site)
 
-    def _free(self, group: Group) -> Group:
-        """Those of a group that may become part of another task."""
-        return [each for each in group if self._is_free(each[0])] if len(group) >= FEWEST else []
-
-    def _join(self, found: Sequence[tuple[Group, bool]]) -> None:
+    def _join(self, found: Sequence[tuple[Group, Weighed | None]]) -> None:
         """Put the tasks of one level together."""
-        found = [(group, light) for group, light in found if len(group) >= FEWEST]
-        tasks = sum([len(group) for group, _ in found])
-        most = min(self._most, tasks // max(1, _TASKS * self._site.context.machine.threads))
-        parts = [part for group, light in found for part in self._parts(group, light, most)]
+        groups = [group for group, _ in found if group]
+        side_by_side = max(1, _TASKS * self._site.context.machine.threads)
+        most = min(self._most, sum(map(len, groups)) // side_by_side)
+        parts = [part for group in groups for part in self._parts(group, most)]
+        allow = self._site.context.remarks.allow
+        few = fitting([weighed for _, weighed in found if weighed is not None], side_by_side)
+        parts += [group for group in few if len(group) <= self._most and allow("siblings", group[0][0])]
         if not parts:
             return
         token = self._site.graph.origin.token
@@ -167,17 +154,15 @@ class Together:
                 names[layer] = mark(compound(["siblings"], layer), token)
             self._write(part, (names[layer], number))
 
-    def _parts(self, group: Group, light: bool, most: int) -> Iterator[Group]:
+    def _parts(self, group: Group, most: int) -> Iterator[Group]:
         """A group in parts of about the same length."""
-        least = FEWEST if light else _LEAST
-        if most < least or not self._site.context.remarks.allow("siblings", group[0][0]):
+        if most < _LEAST or not self._site.context.remarks.allow("siblings", group[0][0]):
             return
-        if not light:
-            sizes = [estimate(self._site.facts, key) for key, _ in group]
-            total = sum([size.nbytes for size in sizes if size is not None])
-            most = max(1, min(most, _TOGETHER * len(group) // max(1, total)))
-        count = ceil(len(group) / most)
-        if len(group) >= least * count:
+        sizes = [estimate(self._site.facts, key) for key, _ in group]
+        total = sum([size.nbytes for size in sizes if size is not None])
+        fits = _TOGETHER * len(group) // max(1, total)
+        count = ceil(len(group) / max(1, min(most, fits)))
+        if len(group) >= _LEAST * count:
             for i in range(count):
                 yield group[i * len(group) // count : (i + 1) * len(group) // count]
 
