@@ -81,6 +81,40 @@ def _copies(task: Task) -> bool:
     return any(getattr(each, "__name__", "") == "copy" for each in functions_in(task))
 
 
+STENCILS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "a difference": lambda x: (abs(x[1:] - x[:-1]).sum(),),
+    "two of them": lambda x: (abs(da.diff(x, axis=0)).max(axis=0), abs(da.diff(x, axis=1)).sum(axis=1)),
+    "a lag, and the block": lambda x: ((x[:-3] * x[3:]).mean(), x.std(axis=0)),
+    "another kind of work after it": lambda x: ((x[2:] - x[:-2]).sum(axis=1).map_blocks(smooth_row).max(),),
+}
+
+
+def smooth_row(block: Any) -> Any:
+    return block + np.roll(block, 1)
+
+
+@pytest.mark.parametrize("name", list(STENCILS))
+def test_what_takes_slices_of_one_block_is_done_with_it(name: str) -> None:
+    """A difference is as large as the block: only what is made of it is small."""
+    side = 12
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        assert_same_as_stock(*STENCILS[name](blocks(side)))
+    with switched_on():
+        forecast = dask_rewrite.forecast(*STENCILS[name](blocks(side)), threads=2)
+    assert (
+        forecast.after.peak < side * SIDE * SIDE * 8
+    )  # those at the ends of rows, which have one edge, or two
+    assert forecast.after.tasks < 4 * side * side < forecast.before.tasks / 3
+
+
+def test_steps_that_others_need_are_not_taken_in() -> None:
+    x = blocks()
+    away = x[1:] - x[:-1]
+    for y in ((away, away.sum()), (away.sum(), away.map_blocks(smooth).sum()), ((away * away.T.T).sum(),)):
+        with dask.config.set(num_workers=2, scheduler="threads"):
+            assert_same_as_stock(*y)
+
+
 def test_cubes() -> None:
     x = da.map_blocks(cube, chunks=((32,) * 4,) * 3, dtype="f8", meta=np.empty((0, 0, 0)))
     with dask.config.set({"rewrite.options": {"siblings": {"max-tasks": 6}}}):

@@ -34,14 +34,23 @@ def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weig
     if largest <= _TINY or len(group) < FEWEST:
         return None
     sizes = [(key, estimate(site.facts, key)) for key, slices in group if not slices]
-    parts = _LIGHT * len(sizes)
-    few = [(key, size.nbytes) for key, size in sizes if size is not None and size.nbytes * parts <= largest]
+    parts = len(sizes)
+    few = [
+        (key, size.nbytes)
+        for key, size in sizes
+        if size is not None and is_light(size.nbytes * parts, largest)
+    ]
     nodes = site.graph.nodes
     few = [(key, size) for key, size in few if site.effect(key) == "fresh" or takes_part(nodes[key])]
     keys = [key for key, _ in few]
     if len(keys) < FEWEST or len(keys) + _is_only_for(keys, needs, site) <= 1 + sum(_followed(keys, site)):
         return None
     return few, largest
+
+
+def is_light(nbytes: int, block: int) -> bool:
+    """Whether results weigh little beside a block, which is not tiny."""
+    return block > _TINY and nbytes * _LIGHT <= block
 
 
 def fitting(found: Sequence[Weighed], side_by_side: int) -> list[Group]:

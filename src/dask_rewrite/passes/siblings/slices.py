@@ -77,6 +77,8 @@ class Slices:
         """A part of a block that could go if a copy was taken of the part."""
         if not takes_part(node) or len(node.args) != 2 or not is_basic(node.args[1]):
             return False
+        if self.goes_along(node):
+            return False
         block = self.block_of(node.key)
         if block not in self._lets_go:
             self._lets_go[block] = lets_go(block, self._site)
@@ -88,7 +90,7 @@ class Slices:
 
     def stays(self, node: Task) -> bool:
         """A slice that is nobody's sibling: of a block, or rows picked where they are used."""
-        return takes_part(node) or self._goes_along(node)
+        return takes_part(node) or self.goes_along(node)
 
     def picks(self, node: Any) -> bool:
         """Rows of one block, by numbers that stand in the graph."""
@@ -112,9 +114,9 @@ class Slices:
             self._again[user] = {each for each, times in used.items() if times > 1}
         return key in self._again[user] and not self._site.read_only(key)
 
-    def _goes_along(self, node: Any) -> bool:
-        """Rows that will be picked in the task that uses them, which needs no other block."""
-        if not self.picks(node) or not self._is_slice(node.key):
+    def goes_along(self, node: Any) -> bool:
+        """A slice that becomes part of the task that uses it, which needs no other block."""
+        if type(node) is not Task or not self._is_slice(node.key):
             return False
         (user,) = self._site.consumers(node.key)
         return self._is_used_up(self.block_of(node.key)) and self._blocks(user) == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from math import ceil
 from typing import Any
 
-from dask._task_spec import Task
+from dask._task_spec import DataNode, Task
 from dask.typing import Key
 from toolz import groupby
 
@@ -15,11 +15,11 @@ from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
-from dask_rewrite.graph.nesting import Depths, depth_of
+from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.detach import is_topk
-from dask_rewrite.passes.siblings.light import FEWEST, Group, Weighed, fitting, light
+from dask_rewrite.passes.siblings.light import FEWEST, Group, Weighed, fitting, is_light, light
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
@@ -29,6 +29,8 @@ _LEAST = 4
 _TASKS = 4
 #: Bytes of the blocks that are worked on, each, and of all results of one task, where these are not light.
 _BLOCK, _TOGETHER = 4_194_304, 1_048_576
+#: Tasks that follow one another and become one, at most.
+_STEPS = 4
 #: Nesting of tasks that go together; blocks that they wait for.
 _DEEP, _MOST_INPUTS = 20, 8
 
@@ -71,11 +73,12 @@ class Together:
 
     def run(self) -> None:
         depths = depths_of(self._site.graph.nodes)
+        self._take_in_slices(depths)
         levels: dict[int, list[Key]] = groupby(depths.__getitem__, depths)
         for depth in sorted(levels):
             groups: dict[frozenset[Key], Group] = {}
             for key in levels[depth]:
-                if (found := self._needs(self.nodes[key])) is not None:
+                if key not in self.gone and (found := self._needs(self.nodes[key])) is not None:
                     groups.setdefault(found[0], []).append((key, found[1]))
             groups = {needs: group for needs, group in groups.items() if _matters(group)}
             largest = {needs: self._largest(needs) for needs in groups}
@@ -85,6 +88,39 @@ class Together:
             for key in levels[depth]:
                 if key not in self.gone and (self._instead or key in slices):
                     self.nodes[key] = self._filled(key, self._fitting(key, slices.get(key, ())))
+
+    def _take_in_slices(self, depths: dict[Key, int]) -> None:
+        """What takes slices of one block, and what follows until that is light beside it, is one task."""
+        found: dict[Key, list[Key]] = {}
+        for key, node in self.nodes.items():
+            if self._slices.goes_along(node):
+                found.setdefault(self._site.consumers(key)[0], []).append(key)
+        for user, slices in found.items():
+            steps = self._until_light(user, self._slices.block_of(slices[0]))
+            if steps and self._site.context.remarks.allow("siblings", user):
+                task = self._filled(user, slices)
+                for before, step in pairwise(steps):
+                    task = with_values(self.nodes[step], {before: task})
+                    self.gone.add(before)
+                self.nodes[steps[-1]] = task
+                depths[steps[-1]] = depths[slices[0]]
+
+    def _until_light(self, key: Key, block: Key) -> list[Key]:
+        """A task and those that follow, each waiting for the last alone, until one is light; or nothing."""
+        facts, nodes = self._site.facts, self._site.graph.nodes
+        whole, steps = estimate(facts, block), [key]
+        while whole is not None and len(steps) <= _STEPS and self._is_free(steps[-1]):
+            given = estimate(facts, steps[-1])
+            if given is not None and is_light(given.nbytes, whole.nbytes):
+                return steps
+            users = self._site.consumers(steps[-1])
+            if len(users) != 1 or type(nodes[users[0]]) is not Task:
+                break
+            needed = survey(nodes[users[0]], self._templates)[1]
+            if [each for each in needed if type(nodes.get(each)) is not DataNode] != steps[-1:]:
+                break
+            steps.append(users[0])
+        return []
 
     def _needs(self, node: Any) -> tuple[frozenset[Key], list[Key]] | None:
         """The blocks that a task needs, and which slices of them it uses; None if it has to stay."""
@@ -110,7 +146,7 @@ class Together:
     def _is_free(self, key: Key) -> bool:
         """Whether a task may become part of another."""
         site, node = self._site, self.nodes[key]
-        if type(key) is not tuple or site.wanted(key) or key in site.bare:
+        if type(node) is not Task or type(key) is not tuple or site.wanted(key) or key in site.bare:
             return False
         if not site.context.may_move(node.func):
             return False
