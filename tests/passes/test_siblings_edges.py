@@ -137,19 +137,29 @@ def test_blocks_are_let_go_of() -> None:
     [
         over(blocks(), 10).sum(),  # more than an eighth of a block
         over(blocks().rechunk(50)).sum(),  # batches are made of these
-        over(da.from_array(np.arange(360_000.0).reshape(600, 600), chunks=SIDE)).sum(),  # in memory anyway
         da.concatenate([blocks()[::2], blocks()[:, 1::2].T]).sum(axis=0),  # halves
     ],
-    ids=["wide", "tiny", "memory", "halves"],
+    ids=["wide", "tiny", "halves"],
 )
 def test_declines(y: Any) -> None:
     assert not edges(y)
 
 
-def test_blocks_that_are_asked_for_are_not_copied() -> None:
-    x = blocks()
-    assert not edges(x, over(x).sum())
-    assert_same_as_stock(x, over(x).sum())
+def test_blocks_that_are_asked_for_and_those_in_memory() -> None:
+    x, memory = blocks(), da.from_array(np.arange(360_000.0).reshape(600, 600), chunks=SIDE)
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        assert_same_as_stock(x, over(x).sum())
+        assert_same_as_stock(over(memory).max(axis=0), memory + 1)
+    assert len(edges(over(memory).max(axis=0))) == len(edges(over(x).max(axis=0))) == BLOCKS**2
+
+
+def test_all_edges_of_a_block_or_none() -> None:
+    """Wide ones stay tasks, and take as long: narrow ones beside them would only wait differently."""
+    x = blocks(12)
+    both = over(x, {0: 10, 1: 10}) - over(x, 1)
+    assert not edges(both.sum())
+    with dask.config.set(num_workers=2, scheduler="threads"):
+        assert_same_as_stock(both.sum())
 
 
 class Tagged(np.ndarray):

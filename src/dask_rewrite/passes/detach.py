@@ -94,7 +94,7 @@ class Detach:
         if fact is None or fact.nbytes < self.min_bytes or fact.scalar:
             return False
         elements = sum([_elements(fact.shape, task.args[1], counts) for task in tasks])
-        return elements * _PART <= fact.size and lets_go(block, site)
+        return elements * _PART <= fact.size and _has_memory(block, site)
 
 
 def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: dict[Any, int]) -> int:
@@ -126,7 +126,7 @@ def copied(task: Task, block: Key, site: Site) -> Task:
     return _with(copy.copy if site.facts.of(block) is None else np.copy, task)
 
 
-def lets_go(block: Key, site: Site) -> bool:
+def _has_memory(block: Key, site: Site) -> bool:
     """Whether nobody asked for a block, and it is no view of what somebody asked for or of data in memory."""
     for _ in range(_LOOK_DOWN):
         if site.wanted(block) or any(_gathers(user, site) for user in site.consumers(block)):

@@ -40,8 +40,10 @@ def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weig
         for key, size in sizes
         if size is not None and is_light(size.nbytes * parts, largest)
     ]
-    nodes = site.graph.nodes
-    few = [(key, size) for key, size in few if site.effect(key) == "fresh" or takes_part(nodes[key])]
+    edges = {key for key, _ in sizes if takes_part(site.graph.nodes[key])}
+    if not edges.issubset([key for key, _ in few]):  # those that stay take as long as all of them
+        few = [(key, size) for key, size in few if key not in edges]
+    few = [(key, size) for key, size in few if key in edges or site.effect(key) == "fresh"]
     keys = [key for key, _ in few]
     if len(keys) < FEWEST or len(keys) + _is_only_for(keys, needs, site) <= 1 + sum(_followed(keys, site)):
         return None

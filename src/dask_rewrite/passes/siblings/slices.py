@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.nesting import Depths, survey
-from dask_rewrite.passes.detach import copied, is_basic, lets_go
+from dask_rewrite.passes.detach import copied, is_basic
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
@@ -60,7 +60,6 @@ class Slices:
         self._used_up: dict[Key, bool] = {}
         self._counted: dict[Key, int] = {}
         self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
-        self._lets_go: dict[Key, bool] = {}
         self._templates = Depths()
 
     def taken_in(self, needs: Iterable[Key]) -> list[Key]:
@@ -74,18 +73,12 @@ class Slices:
         return block
 
     def is_edge(self, node: Task) -> bool:
-        """A part of a block that could go if a copy was taken of the part."""
-        if not takes_part(node) or len(node.args) != 2 or not is_basic(node.args[1]):
-            return False
-        if self.goes_along(node):
-            return False
-        block = self.block_of(node.key)
-        if block not in self._lets_go:
-            self._lets_go[block] = lets_go(block, self._site)
-        return self._lets_go[block]
+        """A part of a block, which is not taken in by the task that uses it."""
+        is_part = takes_part(node) and len(node.args) == 2 and is_basic(node.args[1])
+        return is_part and not self.goes_along(node)
 
     def copied(self, node: Task) -> Task:
-        """A copy of an edge."""
+        """A copy of an edge: in a list, a view would hold the block for whoever needs another one."""
         return copied(node, self.block_of(node.key), self._site)
 
     def stays(self, node: Task) -> bool:
