@@ -153,6 +153,20 @@ def test_blocks_that_are_asked_for_and_those_in_memory() -> None:
     assert len(edges(over(memory).max(axis=0))) == len(edges(over(x).max(axis=0))) == BLOCKS**2
 
 
+@pytest.mark.parametrize(("rows", "joined"), [(10, True), (11, False)])
+def test_many_edges_are_not_sent_to_everybody(rows: int, joined: bool) -> None:
+    """Each row may be needed elsewhere: all users together are sent no more than the block weighs."""
+    x = blocks(4)
+    y = [
+        x[SIDE * i + row : SIDE * i + row + 1].map_blocks(smooth).sum()
+        for i in range(4)
+        for row in range(rows)
+    ]
+    assert bool(edges(*y)) == joined
+    with dask.config.set(num_workers=1, scheduler="threads"):
+        assert_same_as_stock(*y)
+
+
 def test_all_edges_of_a_block_or_none() -> None:
     """Wide ones stay tasks, and take as long: narrow ones beside them would only wait differently."""
     x = blocks(12)

@@ -34,12 +34,9 @@ def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weig
     if largest <= _TINY or len(group) < FEWEST:
         return None
     sizes = [(key, estimate(site.facts, key)) for key, slices in group if not slices]
-    parts = len(sizes)
-    few = [
-        (key, size.nbytes)
-        for key, size in sizes
-        if size is not None and is_light(size.nbytes * parts, largest)
-    ]
+    parts = len(sizes)  # each of whom may be sent what all of them give
+    known = [(key, size.nbytes) for key, size in sizes if size is not None]
+    few = [each for each in known if is_light(each[1] * parts, largest) and each[1] * parts**2 <= largest]
     edges = {key for key, _ in sizes if takes_part(site.graph.nodes[key])}
     if not edges.issubset([key for key, _ in few]):  # those that stay take as long as all of them
         few = [(key, size) for key, size in few if key not in edges]
