@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,25 +12,11 @@ import pytest
 
 import dask_rewrite
 from helpers import assert_same_as_stock, switched_on, tasks_of
-
-SIDE, BLOCKS = 100, 6  # 80 kB
-MADE: Counter[Any] = Counter()
-
-
-def made(block_id: Any = None) -> Any:
-    """A block of a function that nobody knows, which counts its calls."""
-    MADE[block_id] += 1
-    at = np.arange(SIDE * SIDE, dtype="f8").reshape(SIDE, SIDE)
-    return np.sin(at + 1e4 * block_id[0] + 1e6 * block_id[1])
+from passes.siblings_cases import BLOCKS, MADE, SIDE, blocks
 
 
 def twice(block: Any) -> Any:
     return block * 2
-
-
-def blocks(side: int = BLOCKS) -> Any:
-    chunks = ((SIDE,) * side, (SIDE,) * side)
-    return da.map_blocks(made, chunks=chunks, dtype="f8", meta=np.empty((0, 0)))
 
 
 def together(*x: Any) -> int:

@@ -56,7 +56,7 @@ class Detach:
         largest = [tasks for tasks in called if is_topk(tasks[0].func)]
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
-            if len(task.args) == 2 and type(task.args[0]) is TaskRef and is_basic(task.args[1]):
+            if type(task.args[0]) is TaskRef and takes_slice(task):
                 slices[task.args[0].key].append(task)
         if not slices and not largest:
             return graph
@@ -116,8 +116,9 @@ def is_topk(func: Any) -> bool:
     return type(func) is partial and func.func is topk  # users' callables are asked for no attributes
 
 
-def is_basic(index: Any) -> bool:
-    """Slices and new axes only: such a part of an array is a view, and an array."""
+def takes_slice(task: Task) -> bool:
+    """By slices and new axes only: such a part of an array is a view, and an array."""
+    index = task.args[1] if len(task.args) == 2 else None
     return type(index) is tuple and all(part is None or type(part) is slice for part in index)
 
 

@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.nesting import Depths, survey
-from dask_rewrite.passes.detach import copied, is_basic
+from dask_rewrite.passes.detach import copied, takes_slice
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
@@ -74,8 +74,7 @@ class Slices:
 
     def is_edge(self, node: Task) -> bool:
         """A part of a block, which is not taken in by the task that uses it."""
-        is_part = takes_part(node) and len(node.args) == 2 and is_basic(node.args[1])
-        return is_part and not self.goes_along(node)
+        return takes_part(node) and takes_slice(node) and not self.goes_along(node)
 
     def copied(self, node: Task) -> Task:
         """A copy of an edge: in a list, a view would hold the block for whoever needs another one."""
