@@ -159,6 +159,22 @@ def test_all_edges_of_a_block_or_none() -> None:
         assert_same_as_stock(both.sum())
 
 
+def test_a_block_is_not_held_for_a_slice_of_another() -> None:
+    """A task that takes slices of two blocks takes neither in: one would wait for the other."""
+
+    def months(block_id: Any = None) -> Any:
+        return np.arange(46_080.0).reshape(60, 24, 32) + sum(block_id)
+
+    chunks = ((60,) * 6, (24,) * 2, (32,) * 2)
+    x = da.map_blocks(months, chunks=chunks, dtype="f8", meta=np.empty((0, 0, 0)))
+    north, south, middle = x[:, 2:, 1:-1], x[:, :-2, 1:-1], x[:, 1:-1, 1:-1]
+    y = (north + south + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * middle).std(axis=0)
+    with dask.config.set(num_workers=2, scheduler="threads", array_optimize=dask_rewrite.optimize):
+        found = dask_rewrite.forecast(y, threads=2)
+        assert found.after.peak <= found.before.peak
+        assert_same_as_stock(y)
+
+
 class Tagged(np.ndarray):
     """A kind of array that dask does not know."""
 

@@ -15,7 +15,7 @@ from dask_rewrite.passes.site import Site
 #: Tasks that go together, at least.
 FEWEST = 2
 #: All results together are at most one part in so many of a block. Of tiny blocks batches are made.
-_LIGHT, _TINY = 8, 65_536
+_LIGHT, TINY = 8, 65_536
 #: Bytes of results that may wait for one another at one level of the graph; above that, none weighs so many
 #: times what another does: one that is soon let go of would be held for one that is not.
 _HELD, _ALIKE = 2**24, 4
@@ -31,7 +31,7 @@ def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weig
 
     What takes slices stays: those let go of their blocks. So do views, which would hold the block.
     """
-    if largest <= _TINY or len(group) < FEWEST:
+    if largest <= TINY or len(group) < FEWEST:
         return None
     sizes = [(key, estimate(site.facts, key)) for key, slices in group if not slices]
     parts = len(sizes)  # each of whom may be sent what all of them give
@@ -49,7 +49,7 @@ def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weig
 
 def is_light(nbytes: int, block: int) -> bool:
     """Whether results weigh little beside a block, which is not tiny."""
-    return block > _TINY and nbytes * _LIGHT <= block
+    return block > TINY and nbytes * _LIGHT <= block
 
 
 def fitting(found: Sequence[Weighed], side_by_side: int) -> list[Group]:

@@ -57,20 +57,26 @@ class Slices:
     def __init__(self, site: Site, nodes: Mapping[Key, Any]) -> None:
         self._site, self._nodes = site, nodes
         self._users = site.context.users(site.graph)
-        self._used_up: dict[Key, bool] = {}
+        self._much: dict[Key, bool] = {}  # by block whether slices take much of it
         self._counted: dict[Key, int] = {}
+        self._along: dict[Key, bool] = {}
         self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
         self._templates = Depths()
 
     def taken_in(self, needs: Iterable[Key]) -> list[Key]:
         """The slices that may become part of a task that needs them."""
-        found = [dep for dep in needs if self._is_slice(dep)]
-        return [dep for dep in found if self._is_used_up(self.block_of(dep))] if found else found
+        found = [dep for dep in needs if self._is_slice(dep) and self._is_used_up(self.block_of(dep))]
+        return [dep for dep in found if not self._has_to_be_one(dep)] if found else found
 
     def block_of(self, key: Key) -> Key:
         """What a slice is of."""
         block: Key = self._nodes[key].args[0].key
         return block
+
+    def sliced(self, node: Task) -> set[Key]:
+        """The blocks that a task needs slices of, and of which much is taken."""
+        blocks = [self.block_of(dep) for dep in node._dependencies if takes_part(self._nodes.get(dep))]
+        return set(filter(self._takes_much, blocks))
 
     def is_edge(self, node: Task) -> bool:
         """A part of a block, which is not taken in by the task that uses it."""
@@ -96,7 +102,7 @@ class Slices:
         if self._users.get(key) != 1 or self._site.wanted(key):
             return False
         node = self._nodes.get(key)
-        return (takes_part(node) or self.picks(node)) and not self._has_to_be_one(key)
+        return takes_part(node) or self.picks(node)
 
     def _has_to_be_one(self, key: Key) -> bool:
         """The task that uses a block refers to it more than once, and may write into it."""
@@ -108,10 +114,18 @@ class Slices:
 
     def goes_along(self, node: Any) -> bool:
         """A slice that becomes part of the task that uses it, which needs no other block."""
-        if type(node) is not Task or not self._is_slice(node.key):
+        if type(node) is not Task or self._users.get(node.key) != 1:
             return False
-        (user,) = self._site.consumers(node.key)
-        return self._is_used_up(self.block_of(node.key)) and self._blocks(user) == 1
+        found = self._along.get(node.key)
+        if found is None:
+            found = self._along[node.key] = self._stands_in_user(node.key)
+        return found
+
+    def _stands_in_user(self, key: Key) -> bool:
+        if not self._is_slice(key) or not self._is_used_up(self.block_of(key)):
+            return False
+        (user,) = self._site.consumers(key)
+        return self._blocks(user) == 1 and not self._has_to_be_one(key)
 
     def _blocks(self, key: Key) -> int:
         """How many blocks a task needs, slices counted as what they are of."""
@@ -123,11 +137,20 @@ class Slices:
 
     def _is_used_up(self, block: Key) -> bool:
         """Whether slices take so much of a block that it is held until the last of them is used."""
-        if block not in self._used_up:
-            facts = self._site.facts
-            sizes = [estimate(facts, user) for user in self._site.consumers(block) if self._is_slice(user)]
-            taken = sum([size.nbytes for size in sizes if size is not None])
-            whole = estimate(facts, block)
-            used_up = whole is not None and taken * _PART >= whole.nbytes
-            self._used_up[block] = used_up and self._users[block] >= _USERS
-        return self._used_up[block]
+        return self._users[block] >= _USERS and self._takes_much(block)
+
+    def _takes_much(self, block: Key) -> bool:
+        if block not in self._much:
+            whole = estimate(self._site.facts, block)
+            self._much[block] = whole is not None and self._taken_of(block, whole.nbytes)
+        return self._much[block]
+
+    def _taken_of(self, block: Key, whole: int) -> bool:
+        """Whether slices are so large a part; no more of them are looked at than it takes."""
+        taken = 0
+        for user in filter(self._is_slice, self._site.consumers(block)):
+            size = estimate(self._site.facts, user)
+            taken += 0 if size is None else size.nbytes
+            if taken * _PART >= whole:
+                return True
+        return not whole

@@ -19,7 +19,7 @@ from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.detach import is_topk
-from dask_rewrite.passes.siblings.light import FEWEST, Group, Weighed, fitting, is_light, light
+from dask_rewrite.passes.siblings.light import FEWEST, TINY, Group, Weighed, fitting, is_light, light
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
@@ -161,8 +161,10 @@ class Together:
 
     def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
         """Those of a group that may go together: enough small ones, or those that are light."""
-        free = [each for each in group if self._is_free(each[0])] if len(group) >= FEWEST else []
-        if 0 <= largest <= _BLOCK and len(free) >= _LEAST:
+        if len(group) < (FEWEST if largest > TINY else _LEAST) or largest < 0:
+            return [], None
+        free = [each for each in group if self._is_free(each[0])]
+        if largest <= _BLOCK and len(free) >= _LEAST:
             sizes = [(each, estimate(self._site.facts, each[0])) for each in free]
             small = [each for each, size in sizes if size is not None and size.nbytes <= self._limit]
             small = [each for each in small if not takes_part(self.nodes[each[0]])]
@@ -204,9 +206,11 @@ class Together:
 
     def _fitting(self, key: Key, slices: Sequence[Key]) -> Sequence[Key]:
         """The slices that become part of a task that stays: if they are all of one block."""
-        if not slices or type(key) is not tuple or len(set(map(self._slices.block_of, slices))) > 1:
-            return ()
         node, context = self.nodes[key], self._site.context
+        if not slices or type(key) is not tuple:
+            return ()
+        if len(self._slices.sliced(node).union(map(self._slices.block_of, slices))) > 1:
+            return ()  # one block would be held until the other is there
         if depth_of(node, self._templates) > _DEEP or not context.may_move(node.func):
             return ()
         return slices if context.remarks.allow("siblings", key) else ()
