@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
-from types import MethodType
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import DataNode, Task, TaskRef
-from toolz import compose
 
 import dask_rewrite
 from dask_rewrite.graph.batches import tasks_of
 from dask_rewrite.graph.graph import depths_of
 from dask_rewrite.passes import coalesce
-from dask_rewrite.passes.coalesce.forms import forms
 from dask_rewrite.passes.coalesce.groups import groups
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.pipeline.selection import TASK_PASSES
 from helpers import ON, assert_same_as_stock, checked, functions_in
 
-#: Pairs of the same axes, of others, and one more that is equal but of another type.
-AXES = [(0, 1), (0, 1), (1, 1), (1, 1), (1, True)]
 EAGER = {"rewrite.options": {"coalesce": {"min-tasks": 1}}, "scheduler": "sync"}
 
 
@@ -282,42 +275,11 @@ def test_the_same_graph_gives_the_same_batches(eager: None) -> None:
     assert list(checked(whole(x + x.T))) == list(checked(whole(x + x.T)))
 
 
-def test_forms_are_told_apart() -> None:
-    tasks = [Task(i, operator.add if i % 3 else operator.mul, TaskRef(("x", i)), i) for i in range(9)]
-    tasks.append(Task(9, operator.neg, TaskRef("x")))
-    found = sorted(forms(tasks), key=lambda form: form.rows[0])
-    assert [list(form.rows) for form in found] == [[0, 3, 6], [1, 2, 4, 5, 7, 8]]
-    assert [form.template.func for form in found] == [operator.mul, operator.add]
-    assert found[0].columns[1] == (0, 3, 6)
-
-
-def test_literals_in_nodes_are_columns() -> None:
-    tasks = [Task(i, operator.add, DataNode(None, i), DataNode(None, 7)) for i in range(3)]
-    (form,) = forms(tasks)
-    assert form.template.args == (TaskRef("x0"), 7)
-    assert list(form.columns[0]) == [0, 1, 2]
-
-
-def test_partials_that_are_made_anew_are_the_same() -> None:
-    tasks = [Task(i, partial(pow, 2, mod=10), i) for i in range(3)]
-    assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
-    tasks.append(Task(3, partial(pow, 2, mod=11), 3))
-    assert [list(form.rows) for form in forms(tasks)] == [[0, 1, 2]]
-
-
-def test_what_dask_composes_anew_for_each_array_is_the_same() -> None:
-    made = [compose(partial(np.sum, axis=(axis,)), partial(np.concatenate, axis=one)) for axis, one in AXES]
-    tasks = [Task(i, func, TaskRef(("x", i))) for i, func in enumerate(made)]
-    assert sorted(list(form.rows) for form in forms(tasks)) == [[0, 1], [2, 3]]
-    assert forms([Task(0, abs, -1)]) == []
-
-
-def test_methods_of_one_name_are_told_apart() -> None:
-    text = Task("text", abs, -1)
-    methods = [MethodType(lambda owner, n=n: n, text) for n in range(2)]
-    tasks = [Task(i, methods[i // 2]) for i in range(4)]
-    assert sorted(list(form.rows) for form in forms(tasks)) == [[0, 1], [2, 3]]
-    assert forms([Task(i, text.__call__, i) for i in range(4)])[0].rows == range(4)
+def test_positions_of_blocks_do_not_keep_them_apart() -> None:
+    x = da.arange(4096, chunks=1).reshape(64, 64).map_blocks(unknown)
+    with dask.config.set({**EAGER, "rewrite.disable": ["share", "inline-sources"]}):
+        assert max(rows(x.argmax(axis=0))) >= 4
+        assert_same_as_stock(x.argmax(axis=0), x.argmin())
 
 
 def test_tiles_fit_into_each_other() -> None:

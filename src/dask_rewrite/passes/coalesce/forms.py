@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, repeat
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
 from dask_rewrite.graph.nodes import GATHERING, identity_of, make_container, make_task, needs_of
+from dask_rewrite.graph.templates import is_template
 from dask_rewrite.passes.share.tokens import Identity
 
 _func, _args, _kwargs = attrgetter("func"), attrgetter("args"), attrgetter("kwargs")
@@ -93,26 +95,41 @@ def _common(cells: Sequence[Any], columns: list[Sequence[Any]]) -> Any:
         raise _Refused
     if kind is not TaskRef and all(map(is_, cells, repeat(first))):
         return first
-    columns.append(cells)
-    return TaskRef(f"x{len(columns) - 1}")
+    return _column(cells, columns)
 
 
 def _task(tasks: Sequence[Task], columns: list[Sequence[Any]]) -> Task:
     first = tasks[0]
     options = list(map(_kwargs, tasks))
     same_options = all(map(is_, options, repeat(first.kwargs)))
-    if not all(map(is_, map(_func, tasks), repeat(first.func))):
-        _check_alike(_identities(list(map(_func, tasks))))
+    func, called = first.func, list[TaskRef]()
+    functions = list(map(_func, tasks))
+    if not all(map(is_, functions, repeat(func))):
+        names = _identities(functions)
+        if len(set(names)) > 1 and all(map(_calls_template, functions)):
+            func = operator.call  # they may hold the positions of blocks, as those of `argmax` do
+            called.append(_column(functions, columns))
+        else:
+            _check_alike(names)
     _check_alike(list(map(len, map(_args, tasks))))
     _check_alike(list(map(_producer, tasks)))
     if not same_options:
         _check_alike(list(map(tuple, options)))
-    args = _each(map(_args, tasks), columns)
+    args = (*called, *_each(map(_args, tasks), columns))
     kwargs = first.kwargs
     if kwargs and id(first.func) not in GATHERING:
         if not same_options or any(isinstance(value, (GraphNode, TaskRef)) for value in kwargs.values()):
             kwargs = dict(zip(kwargs, _each(map(dict.values, options), columns)))
-    return make_task(None, first.func, args, kwargs, needs_of(chain(args, kwargs.values())))
+    return make_task(None, func, args, kwargs, needs_of(chain(args, kwargs.values())))
+
+
+def _calls_template(func: Any) -> bool:
+    return is_template(func) and func.__func__ is Task.__call__
+
+
+def _column(cells: Sequence[Any], columns: list[Sequence[Any]]) -> TaskRef:
+    columns.append(cells)
+    return TaskRef(f"x{len(columns) - 1}")
 
 
 def _identities(functions: Sequence[Any]) -> list[Any]:
