@@ -275,6 +275,18 @@ def test_the_same_graph_gives_the_same_batches(eager: None) -> None:
     assert list(checked(whole(x + x.T))) == list(checked(whole(x + x.T)))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("method", "fewer"), [("sequential", 4), ("blelloch", 1)])
+def test_cumulative_sums(eager: None, axis: int, method: str, fewer: int) -> None:
+    """What dask carries from block to block stands in the same layer as what it gives."""
+    x = source(16, 16)
+    sums = x.cumsum(axis=axis, method=method)
+    products = (x % 3 + 1).cumprod(axis=axis, method=method)
+    assert_same_as_stock(sums.max(axis=1 - axis), products[-1], whole(sums - products))
+    assert_same_as_stock(sums[:, 5:], da.nancumsum(whole(sums), axis=axis))
+    assert fewer * len(checked(whole(sums))) < len(sums.dask)
+
+
 def test_positions_of_blocks_do_not_keep_them_apart() -> None:
     x = da.arange(4096, chunks=1).reshape(64, 64).map_blocks(unknown)
     with dask.config.set({**EAGER, "rewrite.disable": ["share", "inline-sources"]}):

@@ -13,7 +13,7 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
 from dask_rewrite.passes.coalesce.forms import forms
-from dask_rewrite.passes.coalesce.groups import groups
+from dask_rewrite.passes.coalesce.groups import groups, place_of
 from dask_rewrite.passes.coalesce.reads import MergedReads
 from dask_rewrite.passes.coalesce.tiles import tile_edges, tiled
 from dask_rewrite.passes.coalesce.weights import Weights
@@ -77,7 +77,7 @@ class Coalesce:
         reads = MergedReads(site.facts.value)
         for levels, most in groups(graph, context, weights):
             keys = [key for level in levels for key in level]
-            places = [(number, *key[1:]) for number, level in enumerate(levels) for key in level]
+            places = [(number, *place_of(key)) for number, level in enumerate(levels) for key in level]
             blocks = dict(zip(places, keys))
             waiting = waiting or Waiting(site)
             limits = [n if may else 1 for n, may in zip(waiting.limits(blocks), weights.axes(blocks))]

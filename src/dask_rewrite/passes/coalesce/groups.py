@@ -16,6 +16,9 @@ from dask_rewrite.graph.nodes import func_of
 from dask_rewrite.passes.coalesce.weights import MOST, Weights
 from dask_rewrite.passes.context import Context
 
+#: How dask marks what a cumulative sum carries from one row of blocks to the next.
+CARRIED = "extra"
+
 #: Blocks of one layer that are equally deep in the graph, none of which can wait for another.
 _Level: TypeAlias = list[Any]
 
@@ -44,11 +47,11 @@ def groups(graph: Graph, context: Context, weights: Weights) -> Iterator[Group]:
     layers = _layers(graph, context)
     depths = depths_of(graph.nodes) if layers else {}
     alike: defaultdict[Any, list[_Level]] = defaultdict(list)
-    for name, keys in layers.items():
+    for keys in layers:
         most = weights.together(keys)
         for depth, level in toolz.groupby(depths.__getitem__, keys).items():
             if most < 2:
-                alike[key_split(name), len(level[0]), depth].append(level)
+                alike[key_split(level[0][0]), len(place_of(level[0])), depth].append(level)
             elif len(level) > 1:
                 yield Group([level], most)
     for small in alike.values():
@@ -58,29 +61,37 @@ def groups(graph: Graph, context: Context, weights: Weights) -> Iterator[Group]:
                     yield Group(levels, most)
 
 
-def _layers(graph: Graph, context: Context) -> dict[str, list[Any]]:
-    """The blocks of each array that may be made together."""
+def place_of(key: Any) -> tuple[int, ...]:
+    """Where a block stands among those of its kind.
+
+    >>> place_of(("cumsum-1", "extra", 0, 2))
+    (0, 2)
+    """
+    place: tuple[int, ...] = key[2:] if key[1] == CARRIED else key[1:]
+    return place
+
+
+def _layers(graph: Graph, context: Context) -> list[_Level]:
+    """The blocks of each array that may be made together, and what is carried from one to the next."""
     nodes: Any = graph.nodes
-    layers: defaultdict[str, list[Any]] = defaultdict(list)
+    layers: defaultdict[Any, list[Any]] = defaultdict(list)
     tasks = [key for key, node in nodes.items() if type(node) is Task]
     for key in [key for key in tasks if type(key) is tuple and len(key) > 1]:
-        layers[key[0]].append(key)
+        layers[key[0], key[1] == CARRIED].append(key)
     aside = {*graph.outputs, *graph.annotations}
     aside.update(*[node._dependencies for node in nodes.values() if type(node) is not Task])
-    for name, keys in [*layers.items()]:
+    found = []
+    for (name, _), keys in layers.items():
         if not aside.isdisjoint(keys):
-            layers[name] = keys = [key for key in keys if key not in aside]
+            keys = [key for key in keys if key not in aside]
         functions = {id(func): func for func in map(func_of, map(nodes.__getitem__, keys))}
-        if type(name) is not str or not _is_grid(keys) or not all(map(context.may_move, functions.values())):
-            del layers[name]
-        else:
-            keys.sort()
-    return layers
+        if type(name) is str and _is_grid(keys) and all(map(context.may_move, functions.values())):
+            found.append(sorted(keys))
+    return found
 
 
 def _is_grid(keys: Sequence[tuple[Any, ...]]) -> bool:
     """Whether keys are those of blocks."""
     if not keys or len(set(map(len, keys))) > 1:
         return False
-    _, *axes = zip(*keys)
-    return set(map(type, chain.from_iterable(axes))) == {int}
+    return set(map(type, chain.from_iterable(map(place_of, keys)))) == {int}
