@@ -137,3 +137,14 @@ def layer_name(key: Key) -> Any:
     ('x', 'total')
     """
     return key[0] if type(key) is tuple and key else key
+
+
+def is_finalize(key: object) -> bool:
+    """Whether a task makes one result of the blocks of a collection, by its key or the name of its layer.
+
+    Examples
+    --------
+    >>> is_finalize("finalize-hlgfinalizecompute-1"), is_finalize(("x", 0))
+    (True, False)
+    """
+    return type(key) is str and key.startswith("finalize")

@@ -12,8 +12,8 @@ from dask._task_spec import GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate, of_parts
-from dask_rewrite.analysis.memory.blocks import FINALIZE
 from dask_rewrite.graph.graph import Graph, producers_first
+from dask_rewrite.graph.names import is_finalize
 from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
@@ -185,7 +185,7 @@ class _Absorbing:
                 (twice if key in seen else seen).add(key)
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most, wide = self._inputs(task, len(waits_for))
-        gathers = type(task.key) is str and task.key.startswith(FINALIZE)
+        gathers = is_finalize(task.key)
         far = self._waiting if self._waiting is not None and self._waiting.far(references) else None
         room = self._max_tasks
         reads = 0

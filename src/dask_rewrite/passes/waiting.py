@@ -13,8 +13,7 @@ from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.memory.blocks import FINALIZE
-from dask_rewrite.graph.names import layer_name
+from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.postorder import greedy_order
 from dask_rewrite.passes.site import Site
 
@@ -49,8 +48,7 @@ class Waiting:
         sample = {layer_name(key): key for key in self._nodes}
         # what gathers a result comes last, whatever its size, for which all blocks would have to be known
         sizes = {
-            name: None if str(name).startswith(FINALIZE) else estimate(site.facts, key)
-            for name, key in sample.items()
+            name: None if is_finalize(name) else estimate(site.facts, key) for name, key in sample.items()
         }
         self._nbytes = {name: 0 if size is None else size.nbytes for name, size in sizes.items()}
         total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))

@@ -25,11 +25,9 @@ from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.graph.held import unheld
+from dask_rewrite.graph.names import is_finalize
 from dask_rewrite.graph.nodes import literal
 from dask_rewrite.graph.templates import opened
-
-#: Names of the tasks that make one result of the blocks of a collection.
-FINALIZE = "finalize"
 
 #: Functions whose result is their first argument, or a view of it, where they are not known to copy.
 _VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fresh), identity])
@@ -148,7 +146,7 @@ class Results:
                     nbytes = self._size_of(inner)
                 elif is_in(node.func, _HOLDING) and not node.dependencies:
                     nbytes = nbytes_of(node.args)
-                elif type(key) is str and key.startswith(FINALIZE):
+                elif is_finalize(key):
                     parts = [self._size_of(part) for part in _gathered(node)]
                     nbytes = None if None in parts else sum(part or 0 for part in parts)
             sizes[key] = nbytes
@@ -159,7 +157,7 @@ class Results:
 
     def _gathers_nothing(self, key: Key, node: GraphNode | None) -> bool:
         """Whether it is the result of what only stores."""
-        if type(key) is not str or not key.startswith(FINALIZE) or node is None or not node.dependencies:
+        if not is_finalize(key) or node is None or not node.dependencies:
             return False
         return all(gives_nothing(self._lookup(dep)) for dep in node.dependencies)
 

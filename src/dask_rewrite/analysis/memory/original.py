@@ -22,10 +22,10 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.knowledge.fact import Fact
-from dask_rewrite.analysis.memory.blocks import FINALIZE, Result, Results
+from dask_rewrite.analysis.memory.blocks import Result, Results
 from dask_rewrite.graph.batches import cells_of
 from dask_rewrite.graph.held import unheld
-from dask_rewrite.graph.names import JOINED, unmarked
+from dask_rewrite.graph.names import JOINED, is_finalize, unmarked
 from dask_rewrite.graph.templates import frame_of
 
 
@@ -175,10 +175,7 @@ def _new_tasks(stock: Mapping[Key, GraphNode], raw: Mapping[Key, GraphNode]) -> 
     nodes: Iterable[Any] = stock.values()
     fused = [node.args[0] for node in nodes if _renamed(node) is not None]
     return {
-        key: node
-        for tasks in fused
-        for key, node in tasks.items()
-        if type(key) is str and key.startswith(FINALIZE) and key not in raw
+        key: node for tasks in fused for key, node in tasks.items() if is_finalize(key) and key not in raw
     }
 
 

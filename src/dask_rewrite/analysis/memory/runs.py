@@ -12,11 +12,11 @@ import dask.config
 from dask.typing import Key
 from dask.utils import key_split
 
-from dask_rewrite.analysis.memory.blocks import FINALIZE
 from dask_rewrite.analysis.memory.cluster import Cluster, on_cluster
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.threads import on_threads
 from dask_rewrite.analysis.memory.work import Course, Work
+from dask_rewrite.graph.names import is_finalize
 
 #: Points of a curve; between them the highest is kept.
 POINTS = 200
@@ -112,7 +112,7 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     run.moved, run.unknown = likely.moved, graph.unknown
     run.floor = floor_of(graph.works[0])
     kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
-    run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not kind.startswith(FINALIZE)]
+    run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not is_finalize(kind)]
     if likely.held:
         run.at = (likely.at + 1) / len(likely.held)
         run.standing = _standing(graph, likely, workers > 0)

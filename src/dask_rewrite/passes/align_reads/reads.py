@@ -17,13 +17,16 @@ from dask_rewrite.graph.nodes import NO_KWARGS, literal
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import Frame, frame_of, template_of
 from dask_rewrite.passes.align_reads.storage import touched
-from dask_rewrite.passes.demand.boxes import Box, size
+from dask_rewrite.passes.demand.boxes import Box, lengths, size
 from dask_rewrite.passes.demand.windows import box_of
 from dask_rewrite.passes.movement.mosaic import composed, cut, whole
-from dask_rewrite.passes.movement.moves import MOVES
+from dask_rewrite.passes.movement.moves import GETITEMS, JOINS
 from dask_rewrite.passes.movement.read import Reader
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, steps_of
+
+#: Functions that may make a box of a file of others; what is transposed or padded is none.
+_BOXES = GETITEMS | JOINS
 
 
 @dataclass(slots=True)
@@ -210,11 +213,16 @@ def follow(file: File, site: Site, most: int) -> dict[Key, Box] | None:
 
 
 def _moves(node: GraphNode) -> TypeGuard[Task]:
-    return type(node) is Task and id(node.func) in MOVES
+    return type(node) is Task and id(node.func) in _BOXES
 
 
 def _joined(task: Task, file: File, reader: Reader) -> Box | None:
     """The box of the file that a task makes of blocks that are boxes of it."""
+    if id(task.func) in GETITEMS and len(task.args) == 2 and type(block := task.args[0]) is TaskRef:
+        of = file.boxes[block.key]
+        part = box_of(literal(task.args[1]), lengths(of))
+        if part is not None:
+            return tuple([(start + a, start + b) for (start, _), (a, b) in zip(of, part)])
     found = reader.read(task)
     if found is None or found[1] != file.source.dtype:
         return None

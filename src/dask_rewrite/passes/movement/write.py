@@ -29,6 +29,9 @@ from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
 _IN_MEMORY = "the block would lie differently in memory"
 _READ_ONLY = "somebody may write into the block, and it may be one that cannot be written into"
 
+#: Of slices that are joined, as many are of large blocks for each that is of a small one, or it is written anew.
+_BORDER = 8
+
 
 class Writer:
     """Makes the new task of each move that is still needed.
@@ -204,19 +207,21 @@ class Writer:
         return prod(leaf[0].shape) * leaf[1].itemsize
 
     def _is_as_good(self, task: Task, mosaic: Mosaic) -> bool:
-        """A task that joins slices of large blocks, which are tasks of their own: as it should be."""
+        """A task that joins slices of blocks, nearly all of them large, that are tasks: as it should be."""
         forms, nodes = self.forms.forms, self.nodes
         deps = task._dependencies
         if len(deps) != len(mosaic.pieces) or id(task.func) not in JOINS:
             return False
+        small = 0  # blocks at the border, which could travel as they are
         for dep in deps:
             form = forms.get(dep)
             if form is None or len(form[0].pieces) != 1 or len(nodes[dep]._dependencies) != 1:
                 return False
             (source,) = nodes[dep]._dependencies
-            if form[0].pieces[0].source != source or self._nbytes(source) <= self.max_whole:
+            if form[0].pieces[0].source != source:
                 return False
-        return True
+            small += self._nbytes(source) <= self.max_whole
+        return small * _BORDER <= len(deps)
 
     def cut_from(self, key: Key) -> Key | None:
         """The block that a slice made here is taken from."""

@@ -27,24 +27,27 @@ Weighed: TypeAlias = tuple[list[tuple[Key, int]], int]
 
 
 def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weighed | None:
-    """Those of a group that are light beside the largest of the blocks that they need; None if too few are.
+    """Those of a group that are light beside the largest of their blocks, no tiny one; None if too few are.
 
     What takes slices stays: those let go of their blocks. So do views, which would hold the block.
     """
-    if largest <= TINY or len(group) < FEWEST:
-        return None
-    sizes = [(key, estimate(site.facts, key)) for key, slices in group if not slices]
-    parts = len(sizes)  # each of whom may be sent what all of them give
-    known = [(key, size.nbytes) for key, size in sizes if size is not None]
-    few = [each for each in known if is_light(each[1] * parts, largest) and each[1] * parts**2 <= largest]
-    edges = {key for key, _ in sizes if takes_part(site.graph.nodes[key])}
-    if not edges.issubset([key for key, _ in few]):  # those that stay take as long as all of them
-        few = [(key, size) for key, size in few if key not in edges]
+    whole = [key for key, slices in group if not slices]
+    edges = {key for key in whole if takes_part(site.graph.nodes[key])}
+    most = largest // max(len(whole), _LIGHT) // len(whole) if whole else 0  # each may be sent what all give
+    if any(_nbytes(key, most, site) is None for key in edges):  # those that stay take as long as all of them
+        whole, edges = [key for key in whole if key not in edges], set()
+    few = [(key, nbytes) for key in whole if (nbytes := _nbytes(key, most, site)) is not None]
     few = [(key, size) for key, size in few if key in edges or site.effect(key) == "fresh"]
     keys = [key for key, _ in few]
     if len(keys) < FEWEST or len(keys) + _is_only_for(keys, needs, site) <= 1 + sum(_followed(keys, site)):
         return None
     return few, largest
+
+
+def _nbytes(key: Key, most: int, site: Site) -> int | None:
+    """Bytes of a result, if it is known to have at most so many."""
+    size = estimate(site.facts, key)
+    return None if size is None or size.nbytes > most else size.nbytes
 
 
 def is_light(nbytes: int, block: int) -> bool:

@@ -58,7 +58,7 @@ class Slices:
         self._site, self._nodes = site, nodes
         self._users = site.context.users(site.graph)
         self._much: dict[Key, bool] = {}  # by block whether slices take much of it
-        self._counted: dict[Key, int] = {}
+        self._alone: dict[Key, bool] = {}  # by task whether it needs one block, slices counted as such
         self._along: dict[Key, bool] = {}
         self._again: dict[Key, set[Key]] = {}  # by task what stands in it more than once
         self._templates = Depths()
@@ -122,18 +122,34 @@ class Slices:
         return found
 
     def _stands_in_user(self, key: Key) -> bool:
-        if not self._is_slice(key) or not self._is_used_up(self.block_of(key)):
+        if not self._is_slice(key):
             return False
         (user,) = self._site.consumers(key)
-        return self._blocks(user) == 1 and not self._has_to_be_one(key)
+        if user not in self._alone:
+            self._alone[user] = self._needs_one(user)
+        return self._alone[user] and self._is_used_up(self.block_of(key)) and not self._has_to_be_one(key)
 
-    def _blocks(self, key: Key) -> int:
-        """How many blocks a task needs, slices counted as what they are of."""
-        if key not in self._counted:
-            nodes = self._site.graph.nodes
-            deps = [dep for dep in nodes[key]._dependencies if type(nodes.get(dep)) is not DataNode]
-            self._counted[key] = len({self.block_of(dep) if self._is_slice(dep) else dep for dep in deps})
-        return self._counted[key]
+    def _needs_one(self, key: Key) -> bool:
+        """Whether a task needs one block, slices counted as what they are of; most show soon that not."""
+        nodes = self._site.graph.nodes
+        blocks: set[Key] = set()
+        for dep in nodes[key]._dependencies:
+            if type(nodes.get(dep)) is not DataNode:
+                blocks.add(self.block_of(dep) if self._is_slice(dep) else dep)
+                if len(blocks) > 1:
+                    return False
+        return len(blocks) == 1
+
+    def are_of_more(self, needs: Iterable[Key], most: int) -> bool:
+        """Whether what a task needs is of more blocks than that, however many slices it takes in."""
+        blocks: set[Key] = set()
+        for dep in needs:
+            node = self._nodes.get(dep)
+            if is_block(node):
+                blocks.add(self.block_of(dep) if takes_part(node) else dep)
+                if len(blocks) > most:
+                    return True
+        return False
 
     def _is_used_up(self, block: Key) -> bool:
         """Whether slices take so much of a block that it is held until the last of them is used."""

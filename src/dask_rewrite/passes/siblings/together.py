@@ -135,6 +135,8 @@ class Together:
             return None
         if not new.keys().isdisjoint(deps):
             deps = frozenset([new.get(dep, dep) for dep in deps])
+        if len(deps) > _MOST_INPUTS and self._slices.are_of_more(deps, _MOST_INPUTS):
+            return None
         slices = self._slices.taken_in(deps)
         if slices:
             deps = deps.difference(slices).union(map(self._slices.block_of, slices))
@@ -170,7 +172,7 @@ class Together:
             small = [each for each in small if not takes_part(self.nodes[each[0]])]
             if len(small) >= _LEAST:
                 return small, None
-        return [], light(free, needs, largest, self._site)
+        return [], light(free, needs, largest, self._site) if largest > TINY else None
 
     def _join(self, found: Sequence[tuple[Group, Weighed | None]]) -> None:
         """Put the tasks of one level together."""
