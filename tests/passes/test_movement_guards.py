@@ -326,7 +326,13 @@ def test_moves_that_stand_alone_stay() -> None:
         outputs=("part", "unknown", "picked", "nothing", "constant", "second", "turned", "tiled", "mixed"),
     )
     moves = set(graph.nodes) - {"x", "u", "fill"}
-    assert staying(moves, Site(graph, Context())) == {"part", "unknown", "picked", "turned", "tiled"}
+    assert staying(moves, Site(graph, Context()), Movement().max_whole) == {
+        "part",
+        "unknown",
+        "picked",
+        "turned",
+        "tiled",
+    }
     after, _ = run(graph)
     assert all(after.nodes[key] is graph.nodes[key] for key in ("part", "unknown", "picked", "turned"))
     assert after.nodes["nothing"] is not graph.nodes["nothing"]

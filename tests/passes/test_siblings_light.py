@@ -150,3 +150,17 @@ def test_errors_come_through() -> None:
     x = x.map_blocks(lambda block: np.where(block > 0, block, None))
     with switched_on(), pytest.raises(TypeError):
         dask.compute(x.sum(axis=0), x.max(axis=1), scheduler="threads")
+
+
+@pytest.mark.parametrize(("shape", "joined"), [((100, 100), False), ((20, 500), True)])
+def test_what_is_used_at_once_is_not_held_for_what_waits(shape: tuple[int, int], joined: bool) -> None:
+    """Columns are used one by one; in a list with a part of a mean they would stay until all parts are there."""
+    x = da.map_blocks(sized, shape, chunks=((shape[0],) * 12, shape[1]), dtype="f8", meta=np.empty((0, 0)))
+    columns = [x[:, [at]].mean(axis=1) for at in (1, 22, 43, 64)]
+    y = (10 * da.log10(da.stack(columns, axis=-1)), x.mean(axis=0))
+    assert (together(*y) > 0) == joined
+    assert_same_as_stock(*y)
+
+
+def sized(shape: tuple[int, int], block_id: Any = None) -> Any:
+    return np.arange(1.0, shape[0] * shape[1] + 1).reshape(shape) + 1e6 * sum(block_id)

@@ -48,7 +48,7 @@ class Movement:
         if not moves:
             return graph
         site = Site(graph, context)
-        still = staying(moves, site)
+        still = staying(moves, site, self.max_whole)
         moves -= still
         if not moves:
             return graph

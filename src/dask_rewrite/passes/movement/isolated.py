@@ -1,4 +1,4 @@
-"""Moves that can be told to stay as they are without being read: single ones, and halos of unknown blocks."""
+"""Moves that can be told to stay as they are without being read: single ones, and joins of slices."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, items_of
 from dask_rewrite.passes.movement.pieces import selection
 from dask_rewrite.passes.site import Site
 
+#: Of slices that are joined, as many are of large blocks for each that is of a small one, which might travel
+#: as it is.
+BORDER = 8
 
-def staying(moves: set[Key], site: Site) -> frozenset[Key]:
+
+def staying(moves: set[Key], site: Site, max_whole: int) -> frozenset[Key]:
     """The moves that no other move uses, that use none, and that are certain to stay as they are.
 
     So they are if their blocks, and what they take of them, have elements and are no constants: then each
@@ -39,16 +43,16 @@ def staying(moves: set[Key], site: Site) -> frozenset[Key]:
             if _takes_all(task, fact if len(deps) == 1 else None):
                 found.append(key)
     if not annotated:
-        found.extend(_halos(moves, used, site))
+        found.extend(_joins(moves, used, site, max_whole))
     return frozenset(found)
 
 
-def _halos(moves: set[Key], used: set[Key], site: Site) -> list[Key]:
-    """Joins of unknown blocks, and slices of unknown blocks, each of a block of its own; and these slices.
+def _joins(moves: set[Key], used: set[Key], site: Site, max_whole: int) -> list[Key]:
+    """Joins of blocks, and of slices of blocks, each of a block of its own; and these slices.
 
     Nothing can be composed there: a slice of what is no slice stays one, and a join cuts out of its blocks
     only what it takes of one block more than once. A join that takes an unknown block is one itself, unless
-    its size is assumed and other moves use the join.
+    its size is assumed and other moves use the join. Of known blocks, large ones do not travel whole.
     """
     nodes: Any = site.graph.nodes
     of, assumed = site.facts.of, site.facts.assumed
@@ -57,18 +61,25 @@ def _halos(moves: set[Key], used: set[Key], site: Site) -> list[Key]:
     found = []
     for key in joins:
         sources = set()
+        small = 0
         for dep in nodes[key]._dependencies:
             if dep in outer:
                 source = outer[dep]
             else:
                 source = outer[dep] = _source(dep, nodes.get(dep), moves)
-            if source is None or source in sources or of(source) is not None:
+            if source is None or source in sources:
                 break
-            if key in used and assumed(source) is not None:
+            fact = of(source)
+            if key in used and (fact is not None or assumed(source) is not None):
                 break
+            if fact is not None:
+                if fact.fill is not None or not (dep == source or _takes_part(nodes[dep], fact.shape)):
+                    break
+                small += fact.nbytes <= max_whole
             sources.add(source)
         else:
-            found.append(key)
+            if small * BORDER <= len(sources):
+                found.append(key)
     if not found:
         return found
     others = moves.difference(found)
@@ -87,6 +98,16 @@ def _source(key: Key, node: Any, moves: set[Key]) -> Key | None:
         return None
     source: Key = args[0].key
     return None if source in moves or len(node._dependencies) > 1 else source
+
+
+def _takes_part(task: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a slice takes something of a block, and not all of it."""
+    index = literal(task.args[1])
+    try:
+        ranges = [range(*item.indices(size)) for item, size in zip(index, shape, strict=True)]
+    except (AttributeError, TypeError, ValueError):  # not a tuple of slices
+        return False
+    return all(ranges) and tuple(map(len, ranges)) != shape
 
 
 def _takes_all(task: Any, fact: Fact | None) -> bool:

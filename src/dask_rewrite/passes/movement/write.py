@@ -19,6 +19,7 @@ from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
+from dask_rewrite.passes.movement.isolated import BORDER
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
 from dask_rewrite.passes.movement.mosaic import Mosaic
 from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, DType
@@ -28,9 +29,6 @@ from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
 
 _IN_MEMORY = "the block would lie differently in memory"
 _READ_ONLY = "somebody may write into the block, and it may be one that cannot be written into"
-
-#: Of slices that are joined, as many are of large blocks for each that is of a small one, or it is written anew.
-_BORDER = 8
 
 
 class Writer:
@@ -221,7 +219,7 @@ class Writer:
             if form[0].pieces[0].source != source:
                 return False
             small += self._nbytes(source) <= self.max_whole
-        return small * _BORDER <= len(deps)
+        return small * BORDER <= len(deps)
 
     def cut_from(self, key: Key) -> Key | None:
         """The block that a slice made here is taken from."""

@@ -64,6 +64,23 @@ def fitting(found: Sequence[Weighed], side_by_side: int) -> list[Group]:
     return [[(key, []) for key, _ in members] for members, _ in few]
 
 
+def for_as_long(found: Sequence[tuple[tuple[Key, list[Key]], int]], site: Site) -> Group:
+    """Small tasks with the bytes of what they give, of which none is held long after it was used.
+
+    In a list, what the next task would use at once stays as long as what has to wait for other blocks: of
+    such tasks, those that wait go together, unless all others weigh less than they do.
+    """
+    group = [each for each, _ in found]
+    soon = list(_followed([key for key, _ in group], site))
+    if any(soon) and not all(soon):
+        weight = [0, 0]
+        for is_soon, (_, nbytes) in zip(soon, found):
+            weight[is_soon] += nbytes
+        if weight[True] > weight[False]:
+            return [each for is_soon, each in zip(soon, group) if not is_soon]
+    return group
+
+
 def _alike(sizes: Sequence[int]) -> bool:
     return max(sizes) <= _ALIKE * min(sizes)
 

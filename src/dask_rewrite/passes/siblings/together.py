@@ -19,7 +19,16 @@ from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.detach import is_topk
-from dask_rewrite.passes.siblings.light import FEWEST, TINY, Group, Weighed, fitting, is_light, light
+from dask_rewrite.passes.siblings.light import (
+    FEWEST,
+    TINY,
+    Group,
+    Weighed,
+    fitting,
+    for_as_long,
+    is_light,
+    light,
+)
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
@@ -150,6 +159,8 @@ class Together:
         site, node = self._site, self.nodes[key]
         if type(node) is not Task or type(key) is not tuple or site.wanted(key) or key in site.bare:
             return False
+        if takes_part(node):
+            return True
         if not site.context.may_move(node.func):
             return False
         # a call of what nobody knows may take an hour; `topk` would hold its block as long as all others
@@ -167,9 +178,10 @@ class Together:
             return [], None
         free = [each for each in group if self._is_free(each[0])]
         if largest <= _BLOCK and len(free) >= _LEAST:
-            sizes = [(each, estimate(self._site.facts, each[0])) for each in free]
-            small = [each for each, size in sizes if size is not None and size.nbytes <= self._limit]
-            small = [each for each in small if not takes_part(self.nodes[each[0]])]
+            others = [each for each in free if not takes_part(self.nodes[each[0]])]
+            sizes = [(each, estimate(self._site.facts, each[0])) for each in others]
+            few = [(each, size.nbytes) for each, size in sizes if size is not None]
+            small = for_as_long([(each, size) for each, size in few if size <= self._limit], self._site)
             if len(small) >= _LEAST:
                 return small, None
         return [], light(free, needs, largest, self._site) if largest > TINY else None
