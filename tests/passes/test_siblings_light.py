@@ -154,7 +154,7 @@ def test_errors_come_through() -> None:
 
 @pytest.mark.parametrize(("shape", "joined"), [((100, 100), False), ((20, 500), True)])
 def test_what_is_used_at_once_is_not_held_for_what_waits(shape: tuple[int, int], joined: bool) -> None:
-    """Columns are used one by one; in a list with a part of a mean they would stay until all parts are there."""
+    """Columns are used one by one; with a part of a mean they would stay as long as that does."""
     x = da.map_blocks(sized, shape, chunks=((shape[0],) * 12, shape[1]), dtype="f8", meta=np.empty((0, 0)))
     columns = [x[:, [at]].mean(axis=1) for at in (1, 22, 43, 64)]
     y = (10 * da.log10(da.stack(columns, axis=-1)), x.mean(axis=0))

@@ -72,13 +72,10 @@ def for_as_long(found: Sequence[tuple[tuple[Key, list[Key]], int]], site: Site) 
     """
     group = [each for each, _ in found]
     soon = list(_followed([key for key, _ in group], site))
-    if any(soon) and not all(soon):
-        weight = [0, 0]
-        for is_soon, (_, nbytes) in zip(soon, found):
-            weight[is_soon] += nbytes
-        if weight[True] > weight[False]:
-            return [each for is_soon, each in zip(soon, group) if not is_soon]
-    return group
+    waits = [each for each, is_soon in zip(found, soon) if not is_soon]
+    if not waits or 2 * sum([nbytes for _, nbytes in waits]) >= sum([nbytes for _, nbytes in found]):
+        return group
+    return [each for each, _ in waits]
 
 
 def _alike(sizes: Sequence[int]) -> bool:
