@@ -63,7 +63,7 @@ def test_halos_of_unknown_blocks_are_left_as_reading_them_would(
     x = HALOS[name]()
     quick = tasks_of(x)
     assert_same_as_stock(x)
-    monkeypatch.setattr(isolated, "_halos", lambda *_: [])
+    monkeypatch.setattr(isolated, "_joins", lambda *_: [])
     assert sorted(described(quick)) == sorted(described(tasks_of(x)))
 
 
