@@ -146,7 +146,7 @@ class Slices:
         for dep in needs:
             node = self._nodes.get(dep)
             if is_block(node):
-                blocks.add(self.block_of(dep) if takes_part(node) else dep)
+                blocks.add(self.block_of(dep) if takes_part(node) or self.picks(node) else dep)
                 if len(blocks) > most:
                     return True
         return False
