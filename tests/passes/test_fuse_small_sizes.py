@@ -10,6 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import DataNode, List, Task, TaskRef
+from dask.array import chunk
 
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
@@ -104,18 +105,21 @@ def test_what_makes_less_of_a_block_that_others_need_lets_it_go_if_it_is_not_sma
     assert len(sums_of_sources(size, shared=True)) == (0 if stays else 3)
 
 
-@pytest.mark.parametrize(("megabyte", "copied"), [(131_072, True), (131_073, False)])
-def test_what_regrid_joins_is_copied_for_its_user_up_to_a_megabyte(megabyte: int, copied: bool) -> None:
-    half = megabyte // 2
-    nodes: dict[Any, Any] = {
-        ("x", 0): Task(("x", 0), np.ones, half),
-        ("x", 1): Task(("x", 1), np.ones, megabyte - half),
-        **{("keeps", i): Task(("keeps", i), np.sum, TaskRef(("x", i))) for i in range(2)},
-    }
+@pytest.mark.parametrize(
+    ("others", "needed", "copied"), [(True, 100_000, True), (False, 200_000, True), (False, 100_000, False)]
+)
+def test_what_regrid_joins_is_copied_for_its_user_unless_more_is_held_for_it(
+    others: bool, needed: int, copied: bool
+) -> None:
+    """It is made of two blocks of 800 kB, which others hold as well or not."""
+    nodes: dict[Any, Any] = {("x", i): Task(("x", i), np.ones, 100_000) for i in range(2)}
+    kept = [("keeps", i) for i in range(2)] if others else []
+    nodes.update({key: Task(key, np.sum, TaskRef(("x", key[1]))) for key in kept})
     join = (f"{JOIN}0", 0)
-    nodes[join] = Task(join, np.concatenate, List(TaskRef(("x", 0)), TaskRef(("x", 1))))
+    parts = [Task(None, chunk.getitem, TaskRef(("x", i)), (slice(needed // 2),)) for i in range(2)]
+    nodes[join] = Task(join, np.concatenate, List(*parts))
     nodes["y", 0] = Task(("y", 0), operator.neg, TaskRef(join))
-    after, _ = run(Graph(nodes, (("y", 0), ("keeps", 0), ("keeps", 1))))
+    after, _ = run(Graph(nodes, (("y", 0), *kept)))
     assert (join not in after.nodes) is copied
 
 

@@ -131,7 +131,7 @@ class _Absorbing:
         self._before, self._site = site.graph.nodes, site
         self._candidates, self._remarks = candidates, remarks
         self._slices = small.slices  # of large blocks, and what took in such slices
-        self._held = small.held
+        self._held, self._copies = small.held, small.copies
         self._waiting = waiting
         self._orders = waiting is not None and waiting.matters and len(site.graph.outputs) > 1
         self._max_tasks, self._max_depth = bounds.max_tasks, bounds.max_depth
@@ -178,7 +178,7 @@ class _Absorbing:
         """The producers that a task may absorb, within the bounds; so many reads are among them at most."""
         deepest, references, levels = survey(task, self._templates)
         waits_for = set(task._dependencies)
-        twice: set[Key] = set()  # what is referred to twice would run twice
+        twice: set[Key] = set()  # would run twice: nothing but copying may
         if len(references) > len(waits_for):
             seen: set[Key] = set()
             for key in references:
@@ -193,7 +193,9 @@ class _Absorbing:
         for key, level in zip(references, levels):
             if not room:
                 break
-            if key not in candidates or key in twice or (key in self._slices and not slices):
+            if key not in candidates or (key in self._slices and not slices):
+                continue
+            if key in taken or (key in twice and key not in self._copies):
                 continue
             producer = nodes[key]
             held, below = grown.get(key) or (0, -1)

@@ -22,7 +22,7 @@ _BLOCKS = 8
 _STEPS = 2
 #: A step of a reduction is small if it takes in this part of what counts as small for one block.
 REDUCES = 4
-#: What is held anyway may be so many times as large: parts of neighbours, a block that comes up again.
+#: What is held anyway may be so many times as large: a block that comes up again.
 COPY = 16
 #: Longer tuples are not looked into.
 MOST_PARTS = 16
@@ -37,6 +37,7 @@ class SmallWork(dict[Key, bool]):
         self._used_once, self._consumers, self._effect = site.used_once, site.consumers, site.effect
         self._nbytes: dict[Key, int] = {}
         self.slices: set[Key] = set()  # small slices of large blocks
+        self.copies: set[Key] = set()  # large blocks that are put together
         self.held: set[Key] = set()  # small work on blocks that are held for what comes after it
 
     def __missing__(self, key: Key) -> bool:
@@ -55,7 +56,9 @@ class SmallWork(dict[Key, bool]):
         node: Any = self._nodes[key]
         deps = node._dependencies
         if not self[key]:
-            return str(layer_name(key)).startswith(JOIN) and self._is_short_copy(key, deps)
+            if str(layer_name(key)).startswith(JOIN) and self._is_copy(key, deps):
+                self.copies.add(key)
+            return key in self.copies
         if not all(map(self.__getitem__, deps)):
             if len(deps) > 1:
                 return False
@@ -67,10 +70,13 @@ class SmallWork(dict[Key, bool]):
             return key in self.held
         return not (len(deps) > 1 and self._reduces(key, deps))
 
-    def _is_short_copy(self, key: Key, deps: Collection[Key]) -> bool:
-        """What regrid puts together of blocks, which others hold as well: a copy is soon made."""
-        most = COPY * self._max_bytes
-        return all(self[dep] or self._nbytes.get(dep, most + 1) <= most for dep in (key, *deps))
+    def _is_copy(self, key: Key, deps: Collection[Key]) -> bool:
+        """What regrid puts together of blocks that others hold as well, or that are no larger than it."""
+        own = [dep for dep in deps if self._used_once(dep)]
+        for each in (key, *own):
+            self[each]  # which finds out its size
+        nbytes = self._nbytes
+        return key in nbytes and sum([nbytes.get(dep, nbytes[key] + 1) for dep in own]) <= nbytes[key]
 
     def _comes_up_again(self, key: Key, block: Key) -> bool:
         """A block that is not large is taken, with the end of the reduction that this begins, by one task."""
@@ -109,6 +115,8 @@ class SmallWork(dict[Key, bool]):
             sample = keys[::step]
             found = set(map(self.work, sample))
             if len(found) == 1 and len({key in self.slices for key in sample}) == 1:
+                if sample[0] in self.copies:
+                    self.copies.update(keys)
                 if sample[0] in self.slices:
                     self.slices.update(keys)
                 return keys if found.pop() else ()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from dask._task_spec import Task, TaskRef
+from dask.array import chunk
 from dask.array.core import concatenate3
 from dask.typing import Key
 
@@ -20,6 +21,9 @@ from dask_rewrite.passes.movement.pieces import Fill, Piece
 
 #: Blocks up to this many bytes are joined row by row, which copies twice but calls less.
 SMALL = 65_536
+
+#: A slice that leaves out one part in so many of a block is no task of its own.
+NEARLY = 16
 
 
 class Emitter:
@@ -135,6 +139,27 @@ def is_whole(piece: Piece, shape: Sequence[int]) -> bool:
             for i, (offset, step, along) in enumerate(piece.axes)
         )
     )
+
+
+def is_nearly_whole(piece: Piece, shape: Sequence[int]) -> bool:
+    """A slice would be another copy of the block, and as much to send.
+
+    Examples
+    --------
+    >>> is_nearly_whole(Piece((0,), (15,), "x", ((1, 1, 0),)), (16,))
+    True
+    >>> is_nearly_whole(Piece((0,), (14,), "x", ((1, 1, 0),)), (16,))
+    False
+    """
+    return NEARLY * prod(piece.shape) >= (NEARLY - 1) * prod(shape)
+
+
+def cut_out(prefix: str, source: Any, index: tuple[Any, ...]) -> Task:
+    """A slice of a block as a task of its own, so that only the slice is held, and travels."""
+    place = source[1:] if type(source) is tuple else ()
+    short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
+    args = (TaskRef(source), index)
+    return make_task((prefix, *place, short), chunk.getitem, args, NO_KWARGS, frozenset((source,)))
 
 
 def index_of(piece: Piece, shape: Sequence[int]) -> tuple[Any, ...]:

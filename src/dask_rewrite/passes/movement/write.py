@@ -16,9 +16,18 @@ from dask.typing import Key
 from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.names import fingerprint, layer_name
-from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
+from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.movement.emit import Emitter, filled, index_of, is_straight, is_whole, sliced
+from dask_rewrite.passes.movement.emit import (
+    Emitter,
+    cut_out,
+    filled,
+    index_of,
+    is_nearly_whole,
+    is_straight,
+    is_whole,
+    sliced,
+)
 from dask_rewrite.passes.movement.isolated import BORDER
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
 from dask_rewrite.passes.movement.mosaic import Mosaic
@@ -178,7 +187,7 @@ class Writer:
         return leaf[0].shape
 
     def _is_whole(self, piece: Piece) -> bool:
-        return type(piece.source) is not Fill and is_whole(piece, self._shape(piece.source))
+        return type(piece.source) is not Fill and is_nearly_whole(piece, self._shape(piece.source))
 
     # -- slices of large blocks ------------------------------------------------------------------
 
@@ -244,13 +253,10 @@ class Writer:
         key = self._cut_keys.get(name)
         # a slice that shows the piece may be one of what is made here, and may stay that
         if key is None or self.site.depth(key) > self.site.depth(self._here):
-            index = index_of(piece, self._shape(source))
-            place = source[1:] if type(source) is tuple else ()
-            short = ",".join([f"{i.start}:{i.stop}:{i.step}" if type(i) is slice else str(i) for i in index])
             token = fingerprint([self.forms.graph.origin.token, layer_name(source), name[2]])
-            key = (f"movement-{token}", *place, short)
-            args = (TaskRef(source), index)
-            self.cuts[key] = make_task(key, chunk.getitem, args, NO_KWARGS, frozenset((source,)))
+            task = cut_out(f"movement-{token}", source, index_of(piece, self._shape(source)))
+            key = task.key
+            self.cuts[key] = task
             self._cut_keys[name] = key
             mine = self.forms.graph.annotations.get(self._here)
             if mine:

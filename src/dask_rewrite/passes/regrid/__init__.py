@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,16 +15,14 @@ from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import MOVES
-from dask_rewrite.passes.regrid.arrays import Array, common_shape, in_order, is_cut, whole_of
+from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_of, in_order, is_cut, whole_of
 from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
+from dask_rewrite.passes.regrid.inside import Users, fits_into, worked_out
 from dask_rewrite.passes.regrid.names import producers_first
 from dask_rewrite.passes.regrid.views import Views
 from dask_rewrite.passes.regrid.work import works_by_element
-from dask_rewrite.passes.regrid.write import Coarse, part_of
+from dask_rewrite.passes.regrid.write import LARGE, Coarse, part_of
 from dask_rewrite.passes.site import Site
-
-#: Bytes from which a coarse block is large; and the percent of its parts that may then be needed as they are.
-LARGE, STILL_PARTS = 65_536, 66
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +50,66 @@ class Regrid:
         if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
             return graph
         site = Site(graph, context)
+        arrays = {array.name: array for array in _arrays(graph, context)}
         # Sizes are declared of most blocks: only where these look crumbled is it found out what is known.
         crumbled = {
-            array.name: array
-            for array in _arrays(graph, context)
-            if is_crumbled(extents_along(array.name, array.counts, partial(believed, site.facts)))
-            and is_crumbled(extents_along(array.name, array.counts, site.facts.of))
+            name
+            for name, array in arrays.items()
+            if is_crumbled(extents_along(name, array.counts, partial(believed, site.facts)))
+            and is_crumbled(extents_along(name, array.counts, site.facts.of))
         }
-        if not any(_uses_moves(array, graph.nodes) for array in crumbled.values()):
+        if not any(_uses_moves(arrays[name], graph.nodes) for name in crumbled):
             return graph
         views = Views(site)
-        made: Nodes = {}
-        parts: dict[Key, None] = {}
-        for name in producers_first(graph):
-            if name in crumbled and self._coarsened(crumbled[name], site, views, made):
-                parts.update(crumbled[name].keys)
+        made, parts = self._coarsened(arrays, crumbled, site, views)
         if not parts:
-            return graph
-        after = _needed(graph, made, parts, views)
-        if self._only_holds(after, made, parts, views):
-            reason = "most parts are needed as they are: the coarse blocks would be held for them"
-            context.remarks.missed(self.name, next(iter(parts)), reason)
             return graph
         context.remarks.applied(
             self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
         )
-        return graph.with_nodes(after)
+        return graph.with_nodes(_needed(graph, made, parts, views))
 
-    def _only_holds(self, after: Nodes, made: Nodes, parts: Mapping[Key, None], views: Views) -> bool:
-        """Coarse blocks that are large would stand until each of many users had its sliver."""
-        if 100 * sum([key in after for key in parts]) <= STILL_PARTS * len(parts):
-            return False
-        sources = {views.of(key).source for key in parts if key in after}  # type: ignore[union-attr] # parts have views
-        known = [views.source(key) for key in sources if key in made]
-        return max([prod(each.shape) * each.dtype.itemsize for each in known], default=0) >= LARGE
+    def _coarsened(
+        self, arrays: Mapping[Any, Array], crumbled: Collection[Any], site: Site, views: Views
+    ) -> tuple[Nodes, dict[Key, None]]:
+        """All that goes on coarse grids, and the blocks that become parts of it."""
+        made: Nodes = {}
+        parts: dict[Key, None] = {}
+        waiting: dict[Any, dict[Any, Whole]] = {}  # by the array that they are to be worked out inside of
+        for name in producers_first(site.graph):
+            array = arrays.get(name)
+            if array is None:
+                continue
+            users = Users(array, site)
+            user = users.only(crumbled)
+            if name not in crumbled and user is None:
+                continue
+            inner = waiting.pop(name, {})
+            whole = whole_of(array, site, views)
+            if whole is not None:
+                whole = worked_out(whole, inner)
+                if (
+                    user is not None
+                    and fits_into(whole, first_of(arrays[user], site))
+                    and views.are_own(array.keys)
+                ):
+                    waiting.setdefault(user, {}).update({**inner, name: whole})
+                    continue
+            if name not in crumbled:
+                continue
+            if self._coarse(array, whole, users.only_hold(crumbled), site, views, made):
+                parts.update(array.keys)
+                continue
+            for each in inner.values():  # on grids of their own, then
+                if each.array.name in crumbled and self._coarse(each.array, each, True, site, views, made):
+                    parts.update(each.array.keys)
+        return made, parts
 
-    def _coarsened(self, array: Array, site: Site, views: Views, made: Nodes) -> bool:
+    def _coarse(
+        self, array: Array, whole: Whole | None, held: bool, site: Site, views: Views, made: Nodes
+    ) -> bool:
         """Put an array on a coarse grid, if that is legal and worth it."""
         remarks, first = site.context.remarks, next(iter(array.keys))
-        whole = whole_of(array, site, views)
         if whole is None:
             remarks.missed(self.name, first, "the blocks are not known to be one regular array")
             return False
@@ -102,6 +121,10 @@ class Regrid:
             return False
         if not in_order(whole, views):
             remarks.missed(self.name, first, "the blocks may lie differently in memory")
+            return False
+        if held and prod(size) * whole.dtype.itemsize >= LARGE:
+            reason = "most parts are needed as they are: the coarse blocks would be held for them"
+            remarks.missed(self.name, first, reason)
             return False
         if not remarks.allow(self.name, first):
             return False

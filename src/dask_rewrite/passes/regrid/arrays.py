@@ -82,13 +82,18 @@ class Whole:
         return product(*map(range, self.array.counts))
 
 
+def first_of(array: Array, site: Site) -> Any:
+    """The task of its first block."""
+    return site.graph.nodes[(array.name, *(0 for _ in array.counts))]
+
+
 def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     """The array, if all its blocks do the same to blocks that fit together; None if not."""
     nodes = site.graph.nodes
     extents = extents_along(array.name, array.counts, site.facts.of)
     if extents is None:
         return None
-    start: Any = nodes[(array.name, *(0 for _ in array.counts))]
+    start = first_of(array, site)
     fact = site.facts.of(start.key)
     if fact is None or not joins_keep(fact.dtype) or not works_by_element(start):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,7 +64,7 @@ class Views:
         here = key
         while here not in views:
             task: Any = self._nodes.get(here)
-            if type(task) is not Task or id(task.func) not in GETITEMS or not _is_slice(task):
+            if not is_slice(task):
                 views[here] = self._leaf(here)
                 break
             path.append((here, task.args[1]))
@@ -73,6 +73,10 @@ class Views:
             below = views[self._nodes[here].args[0].key]  # type: ignore[attr-defined] # a path of tasks
             views[here] = (below and _cut(below, literal(index))) or self._leaf(here)
         return views[key]
+
+    def are_own(self, keys: Iterable[Key]) -> bool:
+        """All are known, and cut from nothing else."""
+        return all((view := self.of(key)) is not None and view.source == key for key in keys)
 
     def source(self, key: Key) -> Source:
         """What is known of a block that views show."""
@@ -116,7 +120,7 @@ class Views:
         of = self._facts.of
         fact = of(key)
         if id(task.func) in GETITEMS:
-            return _is_slice(task) and self._in_order(task.args[0].key, depth - 1)
+            return is_slice(task) and self._in_order(task.args[0].key, depth - 1)
         if fact is None or not works_by_element(task):
             return False
         return any(
@@ -130,9 +134,15 @@ def joins_keep(dtype: np.dtype[Any]) -> bool:
     return is_plain(dtype) and dtype.kind in "biufcmM"
 
 
-def _is_slice(task: Any) -> bool:
+def is_slice(task: Any) -> bool:
     """``block[a:b, c:d]`` by slices alone."""
-    if len(task.args) != 2 or type(task.args[0]) is not TaskRef or task.kwargs:
+    if (
+        type(task) is not Task
+        or id(task.func) not in GETITEMS
+        or len(task.args) != 2
+        or type(task.args[0]) is not TaskRef
+        or task.kwargs
+    ):
         return False
     index = literal(task.args[1])
     return type(index) is tuple and all(type(item) is slice and (item.step or 1) == 1 for item in index)

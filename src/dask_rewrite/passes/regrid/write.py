@@ -13,11 +13,11 @@ from dask.array import chunk
 from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.names import compound, fingerprint, mark
+from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.movement.emit import Emitter
+from dask_rewrite.passes.movement.emit import Emitter, cut_out, index_of, is_nearly_whole, is_straight
 from dask_rewrite.passes.movement.mosaic import Mosaic
 from dask_rewrite.passes.movement.pieces import Fill, Piece, merged
 from dask_rewrite.passes.regrid.arrays import Argument, Whole
@@ -28,6 +28,8 @@ from dask_rewrite.passes.regrid.views import Shape, Source, View, Views
 Group = tuple[tuple[int, int], ...]
 #: Names of the blocks that are put together begin so.
 JOIN = "regrid-join-"
+#: Bytes from which a block is large.
+LARGE = 65_536
 
 
 class Coarse:
@@ -56,7 +58,8 @@ class Coarse:
         self._token = fingerprint([graph.origin.token, name, edges])
         self._name = mark(compound(["regrid"], str(name)), self._token)
         self._borders = [[0, *accumulate(sizes)] for sizes in whole.extents]
-        self._emitter = Emitter(self._shape, lambda piece: None, lambda key: False, {})
+        self._origin = graph.origin.token
+        self._emitter = Emitter(self._shape, self._reference, lambda key: False, {})
         self.nodes: dict[Key, Task] = {}
         self._made: list[tuple[Key, Shape, dict[Key, View]]] = []  # coarse blocks and their parts
 
@@ -103,7 +106,9 @@ class Coarse:
         """A reference to the argument's blocks of a group, joined."""
         ranges = [range(*group[axis]) for axis in argument.axes]
         if all(len(along) == 1 for along in ranges):
-            return TaskRef(argument.keys[tuple([along[0] for along in ranges])])
+            block = argument.keys.get(tuple([along[0] for along in ranges]))
+            if block is not None:
+                return TaskRef(block)
         join: Key = (f"{JOIN}{self._token}", number, *[place[axis] for axis in argument.axes])
         if join not in self.nodes:
             mosaic = self._mosaic(argument, ranges, group)
@@ -140,6 +145,17 @@ class Coarse:
         for parts in corners.values():
             pieces += _one_piece(parts) or merged([_piece(*part) for part in parts], len(first))
         return Mosaic(tuple(shape), tuple(sorted(pieces, key=lambda piece: piece.at)))
+
+    def _reference(self, piece: Piece) -> TaskRef | None:
+        """The task that cuts a small piece out of a large block."""
+        source: Any = piece.source
+        block = self._views.source(source)
+        small = prod(block.shape) * block.dtype.itemsize < LARGE
+        if small or not is_straight(piece) or is_nearly_whole(piece, block.shape):
+            return None
+        token = fingerprint([self._origin, layer_name(source)])
+        task = cut_out(f"regrid-cut-{token}", source, index_of(piece, block.shape))
+        return TaskRef(self.nodes.setdefault(task.key, task).key)
 
     def _shape(self, key: Key) -> Shape:
         return self._views.source(key).shape
