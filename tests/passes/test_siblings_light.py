@@ -9,8 +9,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import _shuffle
 
 import dask_rewrite
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.siblings.slices import Slices
+from dask_rewrite.passes.site import Site
+from dask_rewrite.remarks import Remarks
 from helpers import assert_same_as_stock, switched_on, tasks_of
 from passes.siblings_cases import BLOCKS, MADE, SIDE, blocks
 
@@ -164,3 +171,16 @@ def test_what_is_used_at_once_is_not_held_for_what_waits(shape: tuple[int, int],
 
 def sized(shape: tuple[int, int], block_id: Any = None) -> Any:
     return np.arange(1.0, shape[0] * shape[1] + 1).reshape(shape) + 1e6 * sum(block_id)
+
+
+@pytest.mark.parametrize(("blocks_of", "most"), [(1, 8), (8, 8), (9, 8), (12, 11), (12, 12)])
+def test_rows_picked_of_a_block_count_as_parts_of_it(blocks_of: int, most: int) -> None:
+    """Twelve picks of rows, of one block or several."""
+    nodes: dict[Any, Any] = {("x", i): Task(("x", i), np.ones, (4, 4)) for i in range(blocks_of)}
+    for i in range(12):
+        nodes["rows", i] = DataNode(("rows", i), [i % 3, 3])
+        refs = TaskRef(("x", i % blocks_of)), TaskRef(("rows", i))
+        nodes["pick", i] = Task(("pick", i), _shuffle._getitem, *refs, 0)
+    graph = Graph(nodes, tuple(nodes))
+    slices = Slices(Site(graph, Context(Remarks())), nodes)
+    assert slices.are_of_more([("pick", i) for i in range(12)], most) == (blocks_of > most)

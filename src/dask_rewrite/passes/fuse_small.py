@@ -193,9 +193,8 @@ class _Absorbing:
         for key, level in zip(references, levels):
             if not room:
                 break
-            if key not in candidates or (key in self._slices and not slices):
-                continue
-            if key in taken or (key in twice and key not in self._copies):
+            once = key not in twice or key in self._copies
+            if key not in candidates or not once or key in taken or (key in self._slices and not slices):
                 continue
             producer = nodes[key]
             held, below = grown.get(key) or (0, -1)

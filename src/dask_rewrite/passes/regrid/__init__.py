@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -17,7 +17,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_of, in_order, is_cut, whole_of
 from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
-from dask_rewrite.passes.regrid.inside import Users, fits_into, worked_out
+from dask_rewrite.passes.regrid.inside import Users, fits_into, show, worked_out
 from dask_rewrite.passes.regrid.names import producers_first
 from dask_rewrite.passes.regrid.views import Views
 from dask_rewrite.passes.regrid.work import works_by_element
@@ -82,31 +82,39 @@ class Regrid:
                 continue
             users = Users(array, site)
             user = users.only(crumbled)
-            if name not in crumbled and user is None:
-                continue
+            if name not in crumbled and (user is None or not users.are_of(parts)):
+                continue  # one that takes blocks of a source as they are is as good on their grid
             inner = waiting.pop(name, {})
             whole = whole_of(array, site, views)
             if whole is not None:
                 whole = worked_out(whole, inner)
-                if (
-                    user is not None
-                    and fits_into(whole, first_of(arrays[user], site))
-                    and views.are_own(array.keys)
-                ):
+                others = waiting.get(user, {})
+                if user is not None and fits_into(whole, first_of(arrays[user], site), others):
+                    show(whole, views)
                     waiting.setdefault(user, {}).update({**inner, name: whole})
                     continue
             if name not in crumbled:
                 continue
-            if self._coarse(array, whole, users.only_hold(crumbled), site, views, made):
+            if self._coarse(array, whole, partial(users.only_hold, crumbled), site, views, made):
                 parts.update(array.keys)
                 continue
-            for each in inner.values():  # on grids of their own, then
-                if each.array.name in crumbled and self._coarse(each.array, each, True, site, views, made):
+            for (
+                each
+            ) in inner.values():  # on grids of their own, then, unless they are large: who takes them is not
+                if each.array.name in crumbled and self._coarse(
+                    each.array, each, lambda: True, site, views, made
+                ):
                     parts.update(each.array.keys)
         return made, parts
 
     def _coarse(
-        self, array: Array, whole: Whole | None, held: bool, site: Site, views: Views, made: Nodes
+        self,
+        array: Array,
+        whole: Whole | None,
+        held: Callable[[], bool],
+        site: Site,
+        views: Views,
+        made: Nodes,
     ) -> bool:
         """Put an array on a coarse grid, if that is legal and worth it."""
         remarks, first = site.context.remarks, next(iter(array.keys))
@@ -122,7 +130,7 @@ class Regrid:
         if not in_order(whole, views):
             remarks.missed(self.name, first, "the blocks may lie differently in memory")
             return False
-        if held and prod(size) * whole.dtype.itemsize >= LARGE:
+        if prod(size) * whole.dtype.itemsize >= LARGE and held():
             reason = "most parts are needed as they are: the coarse blocks would be held for them"
             remarks.missed(self.name, first, reason)
             return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from dask._task_spec import Task, TaskRef
@@ -14,7 +16,7 @@ from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Argument, Array, Whole
-from dask_rewrite.passes.regrid.views import View, is_slice
+from dask_rewrite.passes.regrid.views import Source, View, Views, is_slice
 from dask_rewrite.passes.site import Site
 
 #: Levels that work nests, and arrays that it is done on, where others are worked out inside of it.
@@ -36,54 +38,93 @@ class Users:
 
     def __init__(self, array: Array, site: Site) -> None:
         self._array, self._site = array, site
-        self.of: dict[Key, list[tuple[Key, Key]]] = {}  # by block: tasks, and what they refer to it by
-        for key in array.keys:
-            found = self.of[key] = []
-            stack = [key]
-            while stack:
-                here = stack.pop()
-                for user in site.consumers(here):
-                    if is_slice(site.graph.nodes[user]):
-                        stack.append(user)
-                    else:
-                        found.append((user, here))
+
+    @cached_property
+    def _all(self) -> list[list[tuple[Key, Key]]]:
+        return list(map(self._of, self._array.keys))
+
+    def _of(self, key: Key) -> list[tuple[Key, Key]]:
+        """The tasks that take a block, and what each refers to it by."""
+        nodes, consumers = self._site.graph.nodes, self._site.consumers
+        found = []
+        stack = [key]
+        while stack:
+            here = stack.pop()
+            for user in consumers(here):
+                if is_slice(nodes[user]):
+                    stack.append(user)
+                else:
+                    found.append((user, here))
+        return found
 
     def only(self, names: Collection[Any]) -> Any:
         """One of these arrays, if its blocks alone take this one's: each of them one, once; None if not."""
-        site = self._site
-        pairs = [pair for found in self.of.values() for pair in found]
-        takers = {layer_name(user) for user, _ in pairs}
-        if len(takers) != 1 or not takers.issubset(names) or len({user for user, _ in pairs}) < len(pairs):
+        site, keys = self._site, self._array.keys
+        first = self._of(next(iter(keys)))  # of most arrays this one tells
+        name = layer_name(first[0][0]) if first else None
+        if name not in names or any(layer_name(user) != name for user, _ in first):
             return None
-        user, ref = pairs[0]
-        task = site.graph.nodes[user]
-        if type(task) is not Task or shape_of(task)[1].count(ref) != 1:
+        task = site.graph.nodes[first[0][0]]
+        if type(task) is not Task or shape_of(task)[1].count(first[0][1]) != 1:
             return None
-        if any(map(site.wanted, self.of)) or any(site.wanted(ref) for _, ref in pairs):
-            return None
-        return takers.pop()
+        takers: set[Key] = set()
+        for key, found in zip(keys, self._all):
+            for user, ref in found:
+                if user in takers or layer_name(user) != name or site.wanted(ref):
+                    return None
+                takers.add(user)
+            if site.wanted(key):
+                return None
+        return name
 
     def only_hold(self, names: Collection[Any]) -> bool:
         """Most blocks are taken, as they are, by work on other grids, which may wait for more than these."""
         nodes = self._site.graph.nodes
         taken = 0
-        for found in self.of.values():
+        for found in self._all:
             taken += any(
                 layer_name(user) not in names
                 and id(getattr(nodes[user], "func", None)) not in MOVES
                 and not is_finalize(user)
                 for user, _ in found
             )
-        return 100 * taken > STILL_PARTS * len(self.of)
+        return 100 * taken > STILL_PARTS * len(self._array.keys)
+
+    def are_of(self, coarse: Container[Key]) -> bool:
+        """Some block is made of these, of slices of them, or of a join."""
+        return any(self._is_of(key, coarse) for key in self._array.keys)
+
+    def _is_of(self, key: Key, coarse: Container[Key]) -> bool:
+        """A block is made of these, or of slices of them."""
+        nodes = self._site.graph.nodes
+        for dep in nodes[key]._dependencies:
+            node: Any = nodes.get(dep)
+            while is_slice(node):
+                dep = node.args[0].key
+                node = nodes.get(dep)
+            if dep in coarse or any(each in coarse for each in _joined(node)):
+                return True
+        return False
 
 
-def fits_into(inner: Whole, user: Task) -> bool:
-    """Whether the work of one array may be done inside of another's: neither deep nor on many arrays."""
+def _joined(node: Any) -> Iterable[Key]:
+    """What a join is made of."""
+    return node._dependencies if id(getattr(node, "func", None)) in MOVES else ()
+
+
+def fits_into(inner: Whole, user: Task, others: Mapping[Any, Whole]) -> bool:
+    """Whether its work may be done inside of a task, with that of others: not deep, nor on many arrays."""
     depths = Depths()
-    return (
-        1 + depth_of(inner.task, depths) + depth_of(user, depths) <= _DEPTH
-        and len(inner.arguments) + len(user._dependencies) <= _ARGUMENTS
-    )
+    arguments = len(user._dependencies) + sum([len(each.arguments) for each in (inner, *others.values())])
+    return arguments <= _ARGUMENTS and 1 + depth_of(inner.task, depths) + depth_of(user, depths) <= _DEPTH
+
+
+def show(whole: Whole, views: Views) -> None:
+    """Its blocks are what others are cut from, until it is known what these are made of."""
+    start = (0,) * len(whole.extents)
+    for place, shape in zip(whole.places(), product(*whole.extents)):
+        key: Key = (whole.array.name, *place)
+        views.learn(key, Source(shape, whole.dtype, False, shape), {key: View(key, start, shape)})
 
 
 def worked_out(whole: Whole, inner: Mapping[Any, Whole]) -> Whole:

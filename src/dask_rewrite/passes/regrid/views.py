@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -73,10 +73,6 @@ class Views:
             below = views[self._nodes[here].args[0].key]  # type: ignore[attr-defined] # a path of tasks
             views[here] = (below and _cut(below, literal(index))) or self._leaf(here)
         return views[key]
-
-    def are_own(self, keys: Iterable[Key]) -> bool:
-        """All are known, and cut from nothing else."""
-        return all((view := self.of(key)) is not None and view.source == key for key in keys)
 
     def source(self, key: Key) -> Source:
         """What is known of a block that views show."""
