@@ -102,7 +102,7 @@ def shifted(x: da.Array) -> da.Array:
     return x[1:, 1:] + x[:-1, :-1]
 
 
-@pytest.mark.parametrize("kept", ["nothing", "output", "other work", "two users"])
+@pytest.mark.parametrize("kept", ["nothing", "output", "a slice", "other work", "two users"])
 def test_what_others_need_is_not_made_twice(kept: str) -> None:
     x = distinct((120, 120), 30)
     inner = shifted(x)
@@ -110,6 +110,7 @@ def test_what_others_need_is_not_made_twice(kept: str) -> None:
     others = {
         "nothing": [],
         "output": [inner],
+        "a slice": [inner[3:20, 3:20]],
         "other work": [inner.sum(axis=0)],
         "two users": [inner[:-1, 1:] - x[2:, :-2]],
     }

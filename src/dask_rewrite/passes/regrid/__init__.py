@@ -98,9 +98,8 @@ class Regrid:
             if self._coarse(array, whole, partial(users.only_hold, crumbled), site, views, made):
                 parts.update(array.keys)
                 continue
-            for (
-                each
-            ) in inner.values():  # on grids of their own, then, unless they are large: who takes them is not
+            # on grids of their own, then, unless they are large: who takes them is not on one
+            for each in inner.values():
                 if each.array.name in crumbled and self._coarse(
                     each.array, each, lambda: True, site, views, made
                 ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Mapping
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -51,7 +51,7 @@ class Users:
         while stack:
             here = stack.pop()
             for user in consumers(here):
-                if is_slice(nodes[user]):
+                if is_slice(nodes[user]) and not self._site.wanted(user):
                     stack.append(user)
                 else:
                     found.append((user, here))
@@ -69,8 +69,8 @@ class Users:
             return None
         takers: set[Key] = set()
         for key, found in zip(keys, self._all):
-            for user, ref in found:
-                if user in takers or layer_name(user) != name or site.wanted(ref):
+            for user, _ in found:
+                if user in takers or layer_name(user) != name:
                     return None
                 takers.add(user)
             if site.wanted(key):
@@ -91,25 +91,21 @@ class Users:
         return 100 * taken > STILL_PARTS * len(self._array.keys)
 
     def are_of(self, coarse: Container[Key]) -> bool:
-        """Some block is made of these, of slices of them, or of a join."""
+        """Some block is made of these."""
         return any(self._is_of(key, coarse) for key in self._array.keys)
 
     def _is_of(self, key: Key, coarse: Container[Key]) -> bool:
-        """A block is made of these, or of slices of them."""
+        """A block is made of these, of slices of them, or of a join."""
         nodes = self._site.graph.nodes
         for dep in nodes[key]._dependencies:
             node: Any = nodes.get(dep)
             while is_slice(node):
                 dep = node.args[0].key
                 node = nodes.get(dep)
-            if dep in coarse or any(each in coarse for each in _joined(node)):
+            joined = node._dependencies if id(getattr(node, "func", None)) in MOVES else ()
+            if dep in coarse or any(each in coarse for each in joined):
                 return True
         return False
-
-
-def _joined(node: Any) -> Iterable[Key]:
-    """What a join is made of."""
-    return node._dependencies if id(getattr(node, "func", None)) in MOVES else ()
 
 
 def fits_into(inner: Whole, user: Task, others: Mapping[Any, Whole]) -> bool:
