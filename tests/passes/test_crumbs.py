@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask
@@ -18,6 +18,13 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.crumbs import Crumbs
 from dask_rewrite.remarks import Remarks
 from helpers import assert_linear, assert_same_as_stock, distinct, tasks_of
+
+
+@pytest.fixture(autouse=True)
+def without_coarse_grids() -> Iterator[None]:
+    """Most of these arrays would go on a coarse grid before this pass sees them."""
+    with dask.config.set({"rewrite.disable": ["regrid"]}):
+        yield
 
 
 def unknown(x: da.Array, change: Callable[[Any], Any] = np.copy) -> da.Array:
@@ -134,7 +141,7 @@ def test_errors_come_through() -> None:
 
 def test_declines() -> None:
     x = unknown(field())
-    assert not made_together(waves(x), **{"rewrite.disable": ["crumbs"]})
+    assert not made_together(waves(x), **{"rewrite.disable": ["regrid", "crumbs"]})
     assert not made_together(x + 1, x[:, :15] + x[:, 5:])  # even grids
     assert not made_together(waves(x), **{"rewrite.options": {"crumbs": {"max-bytes": 100}}})
     assert not made_together(waves(x), **{"rewrite.options": {"crumbs": {"gain": 100_000}}})
@@ -165,9 +172,9 @@ def test_single_blocks_stay_as_they_are() -> None:
 
 def test_pays() -> None:
     x = waves(unknown(distinct((64, 64), 8)), 4)
-    with dask.config.set({"rewrite.disable": ["coalesce", "crumbs"]}):
+    with dask.config.set({"rewrite.disable": ["regrid", "coalesce", "crumbs"]}):
         without = len(tasks_of(x))
-    with dask.config.set({"rewrite.disable": ["coalesce"]}):  # which batches what is left, if that is much
+    with dask.config.set({"rewrite.disable": ["regrid", "coalesce"]}):  # which batches what is left, if that is much
         known = len(tasks_of(waves(distinct((64, 64), 8), 4)))
         after = len(tasks_of(x))
     assert after < 0.6 * without

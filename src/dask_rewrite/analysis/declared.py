@@ -150,10 +150,7 @@ class Declared:
         block: Any = key if type(key) is tuple else self._aliases.get(key)
         if not block:
             return None
-        name = block[0]
-        if name not in self._arrays:
-            self._arrays[name] = self._read(self._original.get(name, name))
-        array = self._arrays[name]
+        array = self._array(block[0])
         if array is None or len(block) != len(array.chunks) + 1:
             return None
         try:
@@ -163,6 +160,17 @@ class Declared:
         if not array.exact and not set(map(type, shape)) <= _INT:
             return None
         return array, shape
+
+    def _array(self, name: Any) -> _Array | None:
+        if name not in self._arrays:
+            self._arrays[name] = self._read(self._original.get(name, name))
+        return self._arrays[name]
+
+    def tell(self, name: Any, other: Any, chunks: tuple[tuple[int, ...], ...]) -> None:
+        """Blocks that a rewrite makes are those of another array, on a grid of their own."""
+        array = self._array(other)
+        if array is not None and not array.inner:
+            self._arrays[name] = array._replace(chunks=chunks)
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""

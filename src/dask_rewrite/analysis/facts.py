@@ -98,6 +98,10 @@ class Facts:
         declared = self.declared
         return None if declared is None else declared.of(key, self.lookup(key))
 
+    def of_or_assumed(self, key: Key) -> Fact | Assumed | None:
+        """What is proven of a block, else what is taken for granted of it."""
+        return self.of(key) or self.assumed(key)
+
     @property
     def assumes(self) -> bool:
         """Declarations may be relied on."""

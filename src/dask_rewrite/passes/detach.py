@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
+from dask.array import chunk
 from dask.array.chunk import topk
 from dask.array.core import finalize
 from dask.typing import Key
@@ -67,6 +68,8 @@ class Detach:
             if not self._is_worth(block, tasks, site, counts):
                 continue
             for task in tasks:
+                if task.func is chunk.getitem:
+                    continue  # which copies what is at most half of a block
                 if not site.wanted(task.key) and context.remarks.allow(self.name, task.key):
                     made[task.key] = copied(task, block, site)
         if not made:

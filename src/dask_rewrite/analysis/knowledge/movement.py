@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -238,6 +239,7 @@ MOVEMENT: dict[Callable[..., Any], Known] = {
     of_dask(linalg, "_conj_transpose"): Known(_adjoint, fresh=False),
     np.ravel: Known(_ravelled, fresh=False),
     np.copy: Known(_copied),
+    copy.copy: Known(block, fresh=False),  # of a list it is one of the same blocks
     np.array: Known(_as_array, fresh=lambda args, kwargs: "copy" not in kwargs),
     np.asarray: Known(_as_array, fresh=False),
     np.asanyarray: Known(_as_array, fresh=False),

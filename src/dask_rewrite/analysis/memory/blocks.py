@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
@@ -198,7 +199,9 @@ class Results:
             node = node.args[0]
 
     def _is_copied(self, task: Task) -> bool:
-        """Whether a task takes half of an array or less in dask's way, which does not hold on to the rest."""
+        """Whether a task copies, as dask does where it takes half of an array or less."""
+        if task.func is copy.copy:
+            return True
         if task.func is not chunk.getitem:
             return False
         whole, part = self._size_of(task.args[0]), self._size_of(task)

@@ -92,9 +92,7 @@ class Emitter:
                 parts = [operation(np.concatenate, (list_of(row),), {"axis": axis}) for row in rows]
             task: Task = parts[0]
             return task
-        for count in reversed(shape):
-            parts = [list_of(parts[i : i + count]) for i in range(0, len(parts), count)]
-        return operation(concatenate3, (parts[0],))
+        return operation(concatenate3, (nested(parts, shape),))
 
     def view(self, piece: Piece) -> Any:
         """The piece as an expression over its source: a reference, or a slice of it."""
@@ -109,6 +107,13 @@ class Emitter:
         if type(made) is Task and made.args[0] is ref:
             self._indexes[place] = made.args[1]
         return made
+
+
+def nested(parts: list[Any], shape: Sequence[int]) -> Any:
+    """Lists of lists, as dask joins blocks, of parts that run along the last axis first."""
+    for count in reversed(shape):
+        parts = [list_of(parts[i : i + count]) for i in range(0, len(parts), count)]
+    return parts[0]
 
 
 def sliced(ref: Any, piece: Piece, shape: Sequence[int], func: Any = operator.getitem) -> Any:

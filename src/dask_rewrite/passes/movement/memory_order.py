@@ -21,8 +21,9 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from dask_rewrite.analysis.knowledge.loading import Source, source_of
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.names import is_finalize
 from dask_rewrite.graph.templates import calls_frame, frame_of
-from dask_rewrite.passes.movement.moves import GETTER_IDS
+from dask_rewrite.passes.movement.moves import GETITEMS, GETTER_IDS, JOINS
 from dask_rewrite.passes.movement.pieces import Piece
 from dask_rewrite.passes.site import Site
 
@@ -71,6 +72,7 @@ class Order:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._known: dict[Key, bool] = {}
+        self._unseen: dict[Key, bool] = {}
         self._bodies = ByIdentity[bool]()
 
     def is_c(self, key: Key, depth: int = _DEPTH) -> bool:
@@ -138,6 +140,22 @@ class Order:
             return "order" not in node.kwargs and all(map(self.keeps, (*node.args, *node.kwargs.values())))
         return False
 
+    def is_unseen(self, key: Key) -> bool:
+        """Nobody can tell how axes lie in it: what is worked out or taken of it is joined or asked for."""
+        return self._site.holds_above(key, self._unseen, self._passed_on)
+
+    def _passed_on(self, key: Key) -> list[Key] | None:
+        """Who works something out of a block, or takes a part of it; None if there are others."""
+        nodes = self._site.graph.nodes
+        users = [u for u in self._site.consumers(key) if not (calls(nodes[u], JOINS) or is_finalize(u))]
+        passing = all(calls(nodes[user], GETITEMS) or self.keeps(nodes[user]) for user in users)
+        return users if passing else None
+
+    def has_unseen_gaps(self, key: Key) -> bool:
+        """Nobody who uses the block can tell which gaps it has."""
+        nodes = map(self._site.graph.nodes.__getitem__, self._site.consumers(key))
+        return all(calls(node, JOINS) or self.keeps(node) for node in nodes)
+
     def _is_creation(self, func: Any) -> bool:
         inner = func.args[0] if func.args and callable(func.args[0]) else func.func
         name = getattr(inner, "__module__", "") or ""
@@ -149,6 +167,11 @@ class Order:
         whole = self._site.facts.of(ref.key) if type(ref) is TaskRef else None
         part = self._site.facts.of(key)
         return whole is not None and part is not None and whole.size >= 2 * part.size
+
+
+def calls(node: GraphNode, functions: frozenset[int]) -> bool:
+    """Whether a task calls one of these functions, given by identity."""
+    return id(getattr(node, "func", None)) in functions
 
 
 def lies_in_order(value: Any) -> bool:

@@ -103,6 +103,8 @@ def transpose_of(inner: Block, task: Task) -> Block | None:
     if type(order) not in (tuple, list) or not all(type(i) is int and -ndim <= i < ndim for i in order):
         return None
     order = [i % ndim for i in order]
+    if order == list(range(ndim)) and isinstance(inner[1], Symbol):
+        return None  # what else NumPy makes of such a block is its own business: it stays, with its producer
     return (transposed(inner[0], order), inner[1]) if sorted(order) == list(range(ndim)) else None
 
 

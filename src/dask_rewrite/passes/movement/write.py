@@ -31,7 +31,7 @@ from dask_rewrite.passes.movement.emit import (
 from dask_rewrite.passes.movement.isolated import BORDER
 from dask_rewrite.passes.movement.memory_order import OWN, Order, gaps, is_exact
 from dask_rewrite.passes.movement.mosaic import Mosaic
-from dask_rewrite.passes.movement.moves import GETITEMS, JOINS, Block, DType
+from dask_rewrite.passes.movement.moves import JOINS, Block, DType
 from dask_rewrite.passes.movement.normal_forms import Forms
 from dask_rewrite.passes.movement.pieces import Fill, Piece
 from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
@@ -62,7 +62,6 @@ class Writer:
         self._here: Key = ""
         self._whole: set[Any] = set()
         self._indexes: dict[Any, tuple[Any, ...]] = {}
-        self._unseen: dict[Key, bool] = {}
         self._loose = LooseWriter(forms, max_whole)
 
     def task(self, key: Key) -> GraphNode | str:
@@ -100,7 +99,7 @@ class Writer:
             return filled(mosaic.shape, pieces[0].source.value, dtype)
         memory = self.forms.memory(key)
         if memory is None:
-            if not self._is_unseen(key):
+            if not self.order.is_unseen(key):
                 return _IN_MEMORY
             memory = OWN
         own = memory.base is None or memory.shown is None
@@ -109,7 +108,7 @@ class Writer:
             assert memory.base is not None
             assert memory.shown is not None
             before = gaps(memory.shown, self._shape(memory.base))
-            own = before == frozenset() or self._any_order(key)
+            own = before == frozenset() or self.order.has_unseen_gaps(key)
             if not own:
                 return self._view(key, mosaic, before) or _IN_MEMORY
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
@@ -157,26 +156,6 @@ class Writer:
         if before is None or before != after or not self.order.is_c(piece.source):
             return None
         return operation(operator.getitem, (TaskRef(piece.source), index_of(piece, shape)))
-
-    def _is_unseen(self, key: Key) -> bool:
-        """Nobody can tell how axes lie in it: what is worked out or taken of it is joined or asked for."""
-        return self.site.holds_above(key, self._unseen, self._passed_on)
-
-    def _passed_on(self, key: Key) -> list[Key] | None:
-        """Who works something out of a block, or takes a part of it; None if there are others."""
-        users = [user for user in self.site.consumers(key) if not self._calls(user, JOINS)]
-        passing = all(self._calls(user, GETITEMS) or self.order.keeps(self.nodes[user]) for user in users)
-        return users if passing else None
-
-    def _calls(self, user: Key, functions: frozenset[int]) -> bool:
-        return id(getattr(self.nodes[user], "func", None)) in functions
-
-    def _any_order(self, key: Key) -> bool:
-        """Nobody who uses the block can tell which gaps it has."""
-        return all(
-            self._calls(user, JOINS) or self.order.keeps(self.nodes[user])
-            for user in self.site.consumers(key)
-        )
 
     def _may_alias(self, key: Key, source: Any) -> bool:
         return self.site.read_only(key) and self.site.read_only(source)

@@ -9,10 +9,13 @@ from math import prod
 from typing import Any, ClassVar
 
 from dask._task_spec import Task
+from dask.array.core import finalize
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.graph.nesting import survey
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_of, in_order, is_cut, whole_of
@@ -56,14 +59,16 @@ class Regrid:
             name
             for name, array in arrays.items()
             if is_crumbled(extents_along(name, array.counts, partial(believed, site.facts)))
-            and is_crumbled(extents_along(name, array.counts, site.facts.of))
+            and is_crumbled(extents_along(name, array.counts, site.facts.of_or_assumed))
         }
         if not any(_uses_moves(arrays[name], graph.nodes) for name in crumbled):
             return graph
         views = Views(site)
-        made, parts = self._coarsened(arrays, crumbled, site, views)
+        grids, parts = self._coarsened(arrays, crumbled, site, views)
         if not parts:
             return graph
+        made: Nodes = {key: node for coarse in grids.values() for key, node in coarse.nodes.items()}
+        made.update(_gathered(graph, grids))
         context.remarks.applied(
             self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
         )
@@ -71,9 +76,9 @@ class Regrid:
 
     def _coarsened(
         self, arrays: Mapping[Any, Array], crumbled: Collection[Any], site: Site, views: Views
-    ) -> tuple[Nodes, dict[Key, None]]:
-        """All that goes on coarse grids, and the blocks that become parts of it."""
-        made: Nodes = {}
+    ) -> tuple[dict[Any, Coarse], dict[Key, None]]:
+        """The arrays that go on coarse grids, and the blocks that become parts of these."""
+        grids: dict[Any, Coarse] = {}
         parts: dict[Key, None] = {}
         waiting: dict[Any, dict[Any, Whole]] = {}  # by the array that they are to be worked out inside of
         for name in producers_first(site.graph):
@@ -82,8 +87,8 @@ class Regrid:
                 continue
             users = Users(array, site)
             user = users.only(crumbled)
-            if name not in crumbled and (user is None or not users.are_of(parts)):
-                continue  # one that takes blocks of a source as they are is as good on their grid
+            if name not in crumbled and user is None:
+                continue
             inner = waiting.pop(name, {})
             whole = whole_of(array, site, views)
             if whole is not None:
@@ -95,16 +100,16 @@ class Regrid:
                     continue
             if name not in crumbled:
                 continue
-            if self._coarse(array, whole, partial(users.only_hold, crumbled), site, views, made):
+            if self._coarse(array, whole, partial(users.only_hold, crumbled), site, views, grids):
                 parts.update(array.keys)
                 continue
             # on grids of their own, then, unless they are large: who takes them is not on one
             for each in inner.values():
                 if each.array.name in crumbled and self._coarse(
-                    each.array, each, lambda: True, site, views, made
+                    each.array, each, lambda: True, site, views, grids
                 ):
                     parts.update(each.array.keys)
-        return made, parts
+        return grids, parts
 
     def _coarse(
         self,
@@ -113,7 +118,7 @@ class Regrid:
         held: Callable[[], bool],
         site: Site,
         views: Views,
-        made: Nodes,
+        grids: dict[Any, Coarse],
     ) -> bool:
         """Put an array on a coarse grid, if that is legal and worth it."""
         remarks, first = site.context.remarks, next(iter(array.keys))
@@ -126,7 +131,8 @@ class Regrid:
         edges = coarse_edges(whole.extents, size, self.slack)
         if prod([len(along) - 1 for along in edges]) * self.gain > 100 * len(array.keys):
             return False
-        if not in_order(whole, views):
+        ordered = in_order(whole, views)
+        if not ordered and not all(map(views.order.is_unseen, array.keys)):
             remarks.missed(self.name, first, "the blocks may lie differently in memory")
             return False
         if prod(size) * whole.dtype.itemsize >= LARGE and held():
@@ -139,8 +145,8 @@ class Regrid:
         if not coarse.write():
             remarks.missed(self.name, first, "far more pieces than blocks")
             return False
-        coarse.learn()
-        made.update(coarse.nodes)
+        coarse.learn(ordered)
+        grids[array.name] = coarse
         return True
 
 
@@ -166,6 +172,20 @@ def _uses_moves(array: Array, nodes: Nodes) -> bool:
     return False
 
 
+def _gathered(graph: Graph, grids: Mapping[Any, Coarse]) -> Nodes:
+    """Tasks that gave all blocks of an array that went on a coarse grid to who asked for it."""
+    found: Nodes = {}
+    for key in graph.outputs:
+        task = graph.nodes.get(key)
+        if type(task) is Task and task.func is finalize:
+            used = survey(task)[1]
+            coarse = grids.get(layer_name(used[0])) if used else None
+            new = None if coarse is None else coarse.gathered(task, used)
+            if new is not None:
+                found[key] = new
+    return found
+
+
 def _needed(graph: Graph, made: Nodes, parts: Mapping[Key, None], views: Views) -> Nodes:
     """What outputs need: the blocks that are parts of coarse ones are slices of these."""
     nodes = graph.nodes
@@ -178,7 +198,7 @@ def _needed(graph: Graph, made: Nodes, parts: Mapping[Key, None], views: Views) 
         node = made.get(key)
         view = views.of(key) if node is None and key in parts else None
         if view is not None and view.source != key:
-            node = part_of(key, view, views.source(view.source).shape)
+            node = part_of(key, view, views.source(view.source))
         elif node is None:
             node = nodes.get(key)
         if node is not None:

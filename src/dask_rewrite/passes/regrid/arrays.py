@@ -8,13 +8,13 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import numpy as np
 from dask.typing import Key
 
 from dask_rewrite.graph.program import shape_of
+from dask_rewrite.passes.movement.moves import DType
 from dask_rewrite.passes.movement.pieces import Fill
 from dask_rewrite.passes.regrid.grids import Extents, extents_along
-from dask_rewrite.passes.regrid.views import Shape, View, Views, joins_keep
+from dask_rewrite.passes.regrid.views import Shape, View, Views, dtype_of, joins_keep
 from dask_rewrite.passes.regrid.work import same_work, works_by_element
 from dask_rewrite.passes.site import Site
 
@@ -62,7 +62,7 @@ class Argument:
 
     axes: tuple[int, ...]
     full: bool
-    dtype: np.dtype[Any]
+    dtype: DType
     keys: dict[tuple[int, ...], Key]
     views: dict[tuple[int, ...], View]
 
@@ -73,7 +73,7 @@ class Whole:
 
     array: Array
     extents: Extents
-    dtype: np.dtype[Any]
+    dtype: DType
     task: Any  # of the first block
     arguments: Mapping[Key, Argument]  # by what this task refers to
 
@@ -90,12 +90,12 @@ def first_of(array: Array, site: Site) -> Any:
 def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     """The array, if all its blocks do the same to blocks that fit together; None if not."""
     nodes = site.graph.nodes
-    extents = extents_along(array.name, array.counts, site.facts.of)
+    extents = extents_along(array.name, array.counts, site.facts.of_or_assumed)
     if extents is None:
         return None
     start = first_of(array, site)
-    fact = site.facts.of(start.key)
-    if fact is None or not joins_keep(fact.dtype) or not works_by_element(start):
+    dtype = dtype_of(site.facts.of_or_assumed(start.key))
+    if dtype is None or not joins_keep(dtype) or not works_by_element(start):
         return None
     shape = shape_of(start)[0]
     used = same_work(start, start, shape) or []
@@ -116,7 +116,7 @@ def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     cut = {axis for argument in arguments.values() for axis in argument.axes}
     if any(count > 1 and axis not in cut for axis, count in enumerate(array.counts)):
         return None
-    return Whole(array, extents, fact.dtype, start, arguments)
+    return Whole(array, extents, dtype, start, arguments)
 
 
 def _pattern(used: list[Any]) -> tuple[int, ...]:
@@ -127,10 +127,11 @@ def _pattern(used: list[Any]) -> tuple[int, ...]:
 
 def _scalar(row: list[Key], site: Site) -> Argument | None:
     """A block without axes, which all others share."""
-    fact = site.facts.of(row[0])
-    if fact is None or fact.shape or any(key != row[0] for key in row):
+    fact = site.facts.of_or_assumed(row[0])
+    dtype = dtype_of(fact)
+    if fact is None or dtype is None or fact.shape or any(key != row[0] for key in row):
         return None
-    return Argument((), False, fact.dtype, {(): row[0]}, {})
+    return Argument((), False, dtype, {(): row[0]}, {})
 
 
 def _argument(row: list[Key], extents: Extents, counts: tuple[int, ...], views: Views) -> Argument | None:

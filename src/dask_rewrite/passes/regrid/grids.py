@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
+from dask_rewrite.analysis.declared import Assumed
 from dask_rewrite.analysis.facts import Fact
 
 #: Along each axis the sizes of the blocks.
@@ -15,7 +16,9 @@ Extents: TypeAlias = tuple[tuple[int, ...], ...]
 Edges: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def extents_along(name: Any, counts: Sequence[int], of: Callable[[Any], Fact | None]) -> Extents | None:
+def extents_along(
+    name: Any, counts: Sequence[int], of: Callable[[Any], Fact | Assumed | None]
+) -> Extents | None:
     """The sizes of the blocks as the first row of blocks along each axis has them.
 
     None if that row has gaps, or nothing is known of one of its blocks.
@@ -26,7 +29,7 @@ def extents_along(name: Any, counts: Sequence[int], of: Callable[[Any], Fact | N
         sizes = []
         for i in range(count):
             fact = of((*first[: axis + 1], i, *first[axis + 2 :]))
-            if fact is None or fact.scalar or len(fact.shape) != len(counts) or 0 in fact.shape:
+            if fact is None or len(fact.shape) != len(counts) or 0 in fact.shape:
                 return None
             sizes.append(fact.shape[axis])
         found.append(tuple(sizes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -89,23 +89,6 @@ class Users:
                 for user, _ in found
             )
         return 100 * taken > STILL_PARTS * len(self._array.keys)
-
-    def are_of(self, coarse: Container[Key]) -> bool:
-        """Some block is made of these."""
-        return any(self._is_of(key, coarse) for key in self._array.keys)
-
-    def _is_of(self, key: Key, coarse: Container[Key]) -> bool:
-        """A block is made of these, of slices of them, or of a join."""
-        nodes = self._site.graph.nodes
-        for dep in nodes[key]._dependencies:
-            node: Any = nodes.get(dep)
-            while is_slice(node):
-                dep = node.args[0].key
-                node = nodes.get(dep)
-            joined = node._dependencies if id(getattr(node, "func", None)) in MOVES else ()
-            if dep in coarse or any(each in coarse for each in joined):
-                return True
-        return False
 
 
 def fits_into(inner: Whole, user: Task, others: Mapping[Any, Whole]) -> bool:

@@ -9,10 +9,12 @@ import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Assumed, Symbol
+from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.movement.memory_order import Order, lies_in_order
-from dask_rewrite.passes.movement.moves import GETITEMS, is_plain
+from dask_rewrite.passes.movement.moves import GETITEMS, DType, is_plain
 from dask_rewrite.passes.movement.pieces import Fill, selection
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.site import Site
@@ -34,7 +36,7 @@ class Source(NamedTuple):
     """A block that others are cut from."""
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     in_order: bool  # it lies in memory in C order, but for gaps
     size: Shape  # what its size was meant to be: small errors do not add up
 
@@ -51,7 +53,8 @@ class Views:
     def __init__(self, site: Site) -> None:
         self._facts = site.facts
         self._nodes: Nodes = site.graph.nodes
-        self._order = Order(site)
+        self._site = site
+        self.order = Order(site)
         self._views: dict[Key, View | None] = {}
         self._sources: dict[Key, Source] = {}
 
@@ -78,10 +81,10 @@ class Views:
         """What is known of a block that views show."""
         return self._sources[key]
 
-    def dtype(self, view: View) -> np.dtype[Any]:
+    def dtype(self, view: View) -> DType:
         """Of the elements that a view shows."""
         source = view.source
-        found: np.dtype[Any] = source.value.dtype if type(source) is Fill else self._sources[source].dtype
+        found: DType = source.value.dtype if type(source) is Fill else self._sources[source].dtype
         return found
 
     def learn(self, source: Key, about: Source, parts: Mapping[Key, View]) -> None:
@@ -89,14 +92,25 @@ class Views:
         self._sources[source] = about
         self._views.update(parts)
 
+    def tell(self, name: Any, other: Any, chunks: tuple[Shape, ...]) -> None:
+        """The blocks of a name are those of another array, on a grid of their own."""
+        if self._facts.declared is not None:
+            self._facts.declared.tell(name, other, chunks)
+
     def _leaf(self, key: Key) -> View | None:
-        fact = self._facts.of(key)
-        if fact is None or fact.scalar or not fact.shape or 0 in fact.shape or not joins_keep(fact.dtype):
+        fact = self._facts.of_or_assumed(key)
+        dtype = dtype_of(fact)
+        if fact is None or not fact.shape or 0 in fact.shape or dtype is None or not joins_keep(dtype):
             return None
-        if fact.fill is not None and fact.fill.dtype == fact.dtype and self._is_spread(key):
+        if (
+            type(fact) is Fact
+            and fact.fill is not None
+            and fact.fill.dtype == fact.dtype
+            and self._is_spread(key)
+        ):
             return View(Fill(fact.fill), (0,) * len(fact.shape), fact.shape)
         if key not in self._sources:
-            self._sources[key] = Source(fact.shape, fact.dtype, self._in_order(key, _DEPTH), fact.shape)
+            self._sources[key] = Source(fact.shape, dtype, self._in_order(key, _DEPTH), fact.shape)
         return View(key, (0,) * len(fact.shape), fact.shape)
 
     def _is_spread(self, key: Key) -> bool:
@@ -106,7 +120,7 @@ class Views:
 
     def _in_order(self, key: Key, depth: int) -> bool:
         """Also work by element on an argument in C order that is broadcast nowhere."""
-        if self._order.is_c(key):
+        if self.order.is_c(key):
             return True
         task: Any = self._nodes.get(key)
         if type(task) is DataNode:
@@ -125,9 +139,16 @@ class Views:
         )
 
 
-def joins_keep(dtype: np.dtype[Any]) -> bool:
-    """Whether a join of blocks of a dtype is of that dtype, and holds no objects."""
-    return is_plain(dtype) and dtype.kind in "biufcmM"
+def dtype_of(found: Fact | Assumed | None) -> DType | None:
+    """What the elements of a block are, or what stands for that."""
+    if isinstance(found, Fact):
+        return found.dtype
+    return None if found is None else found.symbol
+
+
+def joins_keep(dtype: DType) -> bool:
+    """Whether a join of blocks of a dtype is of that dtype, and holds no objects, as far as it is known."""
+    return isinstance(dtype, Symbol) or (is_plain(dtype) and dtype.kind in "biufcmM")
 
 
 def is_slice(task: Any) -> bool:

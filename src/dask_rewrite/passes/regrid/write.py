@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
 from dask.array import chunk
+from dask.array.core import concatenate3
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Symbol
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.movement.emit import Emitter, cut_out, index_of, is_nearly_whole, is_straight
+from dask_rewrite.passes.movement.emit import Emitter, cut_out, index_of, is_nearly_whole, is_straight, nested
 from dask_rewrite.passes.movement.mosaic import Mosaic
 from dask_rewrite.passes.movement.pieces import Fill, Piece, merged
 from dask_rewrite.passes.regrid.arrays import Argument, Whole
@@ -72,10 +74,29 @@ class Coarse:
                 return False
         return True
 
-    def learn(self) -> None:
-        """From now on the blocks are parts of the coarse ones."""
+    def gathered(self, task: Task, used: list[Key]) -> Task | None:
+        """A task that joins all blocks of the array, of the coarse ones instead; None if it does not."""
+        array = self._whole.array
+        if used != [(array.name, *place) for place in self._whole.places()]:
+            return None
+        ranges = [list(enumerate(pairwise(along))) for along in self._edges]
+        refs = []
+        for cell in product(*ranges):
+            place, group = zip(*cell)
+            coarse = any(b - a > 1 for a, b in group)
+            refs.append(TaskRef((self._name, *place) if coarse else (array.name, *[a for a, _ in group])))
+        blocks = nested(refs, [len(along) for along in ranges])
+        return under(task.key, operation(task.func, (blocks,)), task._data_producer)
+
+    def learn(self, in_order: bool) -> None:
+        """From now on the blocks are parts of the coarse ones, which lie in order or may not."""
         for coarse, shape, parts in self._made:
-            self._views.learn(coarse, Source(shape, self._whole.dtype, True, self._size), parts)
+            self._views.learn(coarse, Source(shape, self._whole.dtype, in_order, self._size), parts)
+        chunks = [
+            tuple([borders[b] - borders[a] for a, b in pairwise(along)])
+            for borders, along in zip(self._borders, self._edges)
+        ]
+        self._views.tell(self._name, self._whole.array.name, tuple(chunks))
 
     def _block(self, place: Shape, group: Group) -> bool:
         whole = self._whole
@@ -179,11 +200,16 @@ def _one_piece(parts: list[tuple[Shape, View]]) -> list[Piece]:
     return [_piece(low, View(corner.source, corner.start, shape))]
 
 
-def part_of(key: Key, view: View, shape: Shape) -> Task:
+def part_of(key: Key, view: View, source: Source) -> Task:
     """A block as a copy of a part of a coarse one: it lay in memory of its own."""
     index = tuple([slice(start, start + size, 1) for start, size in zip(view.start, view.shape)])
     deps = frozenset([view.source])
     args = (TaskRef(view.source), index)
-    if 2 * prod(view.shape) <= prod(shape):
+    if 2 * prod(view.shape) <= prod(source.shape):
         return make_task(key, chunk.getitem, args, NO_KWARGS, deps)  # which copies
-    return make_task(key, np.concatenate, (List(operation(chunk.getitem, args)),), NO_KWARGS, deps)
+    part = operation(chunk.getitem, args)
+    if type(source.dtype) is not Symbol:
+        return make_task(key, np.concatenate, (List(part),), NO_KWARGS, deps)
+    for _ in view.shape:  # as dask joins blocks of any type
+        part = List(part)
+    return make_task(key, concatenate3, (part,), NO_KWARGS, deps)
