@@ -22,6 +22,7 @@ from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_
 from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
 from dask_rewrite.passes.regrid.inside import Users, fits_into, show, worked_out
 from dask_rewrite.passes.regrid.names import producers_first
+from dask_rewrite.passes.regrid.reduced import taken_apart
 from dask_rewrite.passes.regrid.views import Views
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.regrid.write import LARGE, Coarse, part_of
@@ -52,8 +53,9 @@ class Regrid:
     def run(self, graph: Graph, context: Context) -> Graph:
         if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
             return graph
-        site = Site(graph, context)
-        arrays = {array.name: array for array in _arrays(graph, context)}
+        apart = taken_apart(Site(graph, context))
+        site = Site(apart.graph, context)
+        arrays = {array.name: array for array in _arrays(apart.graph, context)}
         # Sizes are declared of most blocks: only where these look crumbled is it found out what is known.
         crumbled = {
             name
@@ -61,7 +63,7 @@ class Regrid:
             if is_crumbled(extents_along(name, array.counts, partial(believed, site.facts)))
             and is_crumbled(extents_along(name, array.counts, site.facts.of_or_assumed))
         }
-        if not any(_uses_moves(arrays[name], graph.nodes) for name in crumbled):
+        if not any(_uses_moves(arrays[name], apart.graph.nodes) for name in crumbled):
             return graph
         views = Views(site)
         grids, parts = self._coarsened(arrays, crumbled, site, views)
@@ -69,10 +71,13 @@ class Regrid:
             return graph
         made: Nodes = {key: node for coarse in grids.values() for key, node in coarse.nodes.items()}
         made.update(_gathered(graph, grids))
+        for name, array in apart.names.items():
+            if name not in grids:
+                made.update({key: graph.nodes[key] for key in array.keys})
         context.remarks.applied(
             self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
         )
-        return graph.with_nodes(_needed(graph, made, parts, views))
+        return graph.with_nodes(_needed(apart.graph, made, parts, views))
 
     def _coarsened(
         self, arrays: Mapping[Any, Array], crumbled: Collection[Any], site: Site, views: Views

@@ -10,6 +10,7 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.program import shape_of
@@ -81,14 +82,20 @@ class Users:
         """Most blocks are taken, as they are, by work on other grids, which may wait for more than these."""
         nodes = self._site.graph.nodes
         taken = 0
-        for found in self._all:
+        for key, found in zip(self._array.keys, self._all):
             taken += any(
                 layer_name(user) not in names
                 and id(getattr(nodes[user], "func", None)) not in MOVES
                 and not is_finalize(user)
+                and not self._is_small(user, key)
                 for user, _ in found
             )
         return 100 * taken > STILL_PARTS * len(self._array.keys)
+
+    def _is_small(self, user: Key, key: Key) -> bool:
+        """What a task gives is half of a block or less: it may be made at once, and the block goes."""
+        given, block = estimate(self._site.facts, user), estimate(self._site.facts, key)
+        return given is not None and block is not None and 2 * given.nbytes <= block.nbytes
 
 
 def fits_into(inner: Whole, user: Task, others: Mapping[Any, Whole]) -> bool:
