@@ -10,7 +10,7 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import believed, estimate
 from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.program import shape_of
@@ -22,7 +22,7 @@ from dask_rewrite.passes.site import Site
 
 #: Levels that work nests, and arrays that it is done on, where others are worked out inside of it.
 _DEPTH, _ARGUMENTS = 10, 16
-#: Percent of the blocks that others may take as they are.
+#: Percent of the blocks, in bytes, that others may take as they are.
 STILL_PARTS = 66
 
 
@@ -79,23 +79,26 @@ class Users:
         return name
 
     def only_hold(self, names: Collection[Any]) -> bool:
-        """Most blocks are taken, as they are, by work on other grids, which may wait for more than these."""
-        nodes = self._site.graph.nodes
-        taken = 0
-        for key, found in zip(self._array.keys, self._all):
-            taken += any(
-                layer_name(user) not in names
-                and id(getattr(nodes[user], "func", None)) not in MOVES
-                and not is_finalize(user)
-                and not self._is_small(user, key)
-                for user, _ in found
-            )
-        return 100 * taken > STILL_PARTS * len(self._array.keys)
+        """Most bytes are taken as they are by work on other grids, which may wait for more than these.
 
-    def _is_small(self, user: Key, key: Key) -> bool:
-        """What a task gives is half of a block or less: it may be made at once, and the block goes."""
-        given, block = estimate(self._site.facts, user), estimate(self._site.facts, key)
-        return given is not None and block is not None and 2 * given.nbytes <= block.nbytes
+        What is made small at once, as sums are, waits for nothing.
+        """
+        nodes, facts = self._site.graph.nodes, self._site.facts
+        taken = total = 0
+        for key, found in zip(self._array.keys, self._all):
+            block = believed(facts, key)
+            nbytes = 1 if block is None else block.nbytes
+            total += nbytes
+            for user, _ in found:
+                if layer_name(user) in names or is_finalize(user):
+                    continue
+                if id(getattr(nodes[user], "func", None)) in MOVES:
+                    continue
+                given = estimate(facts, user)
+                if given is None or 2 * given.nbytes > nbytes:
+                    taken += nbytes
+                    break
+        return 100 * taken > STILL_PARTS * total
 
 
 def fits_into(inner: Whole, user: Task, others: Mapping[Any, Whole]) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.nodes import make_task, under
+from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array
 from dask_rewrite.passes.regrid.grids import extents_along, is_crumbled
@@ -29,45 +32,46 @@ def taken_apart(site: Site) -> Apart:
 
     ``sum(x[0:1] + y[0:1])`` is one task where dask fuses it: the work goes on a coarse grid only by itself.
     """
-    found: dict[Any, dict[Key, None]] = {}
-    graph = site.graph
+    graph, facts = site.graph, site.facts
+    found: dict[Any, dict[Key, Task]] = {}
     for func, tasks in site.context.by_function(graph).items():
-        if func not in MOVES and _work(tasks[0]) is not None:
+        if func not in MOVES and _reduction(tasks[0]) is not None:
             for task in tasks:
-                if type(task.key) is tuple and len(task.key) > 1 and _work(task) is not None:
-                    found.setdefault(task.key[0], {})[task.key] = None
-    facts, nodes = site.facts, graph.nodes
+                if type(task.key) is tuple and len(task.key) > 1 and (plain := _reduction(task)) is not None:
+                    found.setdefault(task.key[0], {})[task.key] = plain
     made: Nodes = {}
     names: dict[Any, Array] = {}
-    for name, keys in found.items():
-        array = Array(name, keys)
-
-        def of(key: Key) -> Any:
-            work = _work(nodes[key])
-            return None if work is None else facts.of_node(work)
-
-        if len(keys) > 2 and array.counts and is_crumbled(extents_along(name, array.counts, of)):
+    for name, plain_ones in found.items():
+        array = Array(name, dict.fromkeys(plain_ones))
+        if len(plain_ones) < 3 or not array.counts:
+            continue
+        extents = extents_along(name, array.counts, partial(_of_work, facts, plain_ones))
+        if is_crumbled(extents):
             names[f"{name}-work"] = array
-            for key in keys:
-                made.update(_two(nodes[key]))
-    return Apart(graph.with_nodes({**nodes, **made}) if made else graph, names)
+            for plain in plain_ones.values():
+                made.update(_two(plain))
+    return Apart(graph.with_nodes({**graph.nodes, **made}) if made else graph, names)
 
 
-def _work(node: GraphNode) -> Task | None:
-    """The elementwise work that a task calls one other function on."""
-    if type(node) is not Task or len(node.args) != 1 or works_by_element(node):
+def _reduction(node: Task) -> Task | None:
+    """A task, opened, that calls one function on elementwise work; None if it is another one."""
+    task = opened(node) or node
+    if len(task.args) != 1 or type(task.args[0]) is not Task or works_by_element(task):
         return None
-    (work,) = node.args
-    if type(work) is not Task or not works_by_element(work):
+    if any(isinstance(arg, (GraphNode, TaskRef)) for arg in task.kwargs.values()):
         return None
-    return None if any(isinstance(arg, (GraphNode, TaskRef)) for arg in node.kwargs.values()) else work
+    return task if works_by_element(task.args[0]) else None
+
+
+def _of_work(facts: Facts, tasks: Mapping[Key, Task], key: Key) -> Fact | None:
+    """What is known of the work that a reduction is called on."""
+    return facts.of_node(tasks[key].args[0])
 
 
 def _two(task: Any) -> Nodes:
     """The work of a task, and the rest of it."""
     name, *place = task.key
     work = under((f"{name}-work", *place), task.args[0])
-    rest = make_task(
-        task.key, task.func, (TaskRef(work.key),), task.kwargs, frozenset([work.key]), task._data_producer
-    )
+    deps = frozenset([work.key])
+    rest = make_task(task.key, task.func, (TaskRef(work.key),), task.kwargs, deps, task._data_producer)
     return {work.key: work, task.key: rest}
