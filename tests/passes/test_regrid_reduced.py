@@ -104,3 +104,14 @@ def test_graphs_stay_whole() -> None:
 
 def test_is_linear() -> None:
     assert_linear(lambda n: cross(field(10, (40 * n, 40))).sum(), (2, 4))
+
+
+def test_slivers_that_a_function_of_the_user_gets_are_no_coarse_blocks() -> None:
+    """It gets each by itself, so that what it makes of them is made in as many tasks."""
+    x = distinct((8 * 96, 8 * 96), 96).astype("f8")
+    for _ in range(2):
+        x = da.roll(x, 1, 0) + da.roll(x, -1, 1)
+    y = x.map_blocks(lambda block: block * 1.5, dtype="f8").sum(axis=0)
+    with dask.config.set({"rewrite.disable": ["regrid"]}):
+        without = len(tasks_of(y))
+    assert len(tasks_of(y)) < 1.2 * without

@@ -10,7 +10,7 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import believed, estimate
+from dask_rewrite.analysis.estimates import believed, of_parts
 from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.program import shape_of
@@ -81,7 +81,7 @@ class Users:
     def only_hold(self, names: Collection[Any]) -> bool:
         """Most bytes are taken as they are by work on other grids, which may wait for more than these.
 
-        What is made small at once, as sums are, waits for nothing.
+        What known functions make small at once, as sums are, waits for nothing.
         """
         nodes, facts = self._site.graph.nodes, self._site.facts
         taken = total = 0
@@ -94,7 +94,7 @@ class Users:
                     continue
                 if id(getattr(nodes[user], "func", None)) in MOVES:
                     continue
-                given = estimate(facts, user)
+                given = facts.of(user) or of_parts(facts, user)
                 if given is None or 2 * given.nbytes > nbytes:
                     taken += nbytes
                     break
