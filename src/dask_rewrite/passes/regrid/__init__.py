@@ -22,7 +22,7 @@ from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_
 from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
 from dask_rewrite.passes.regrid.inside import Users, fits_into, show, worked_out
 from dask_rewrite.passes.regrid.names import producers_first
-from dask_rewrite.passes.regrid.reduced import taken_apart
+from dask_rewrite.passes.regrid.reduced import Apart, taken_apart
 from dask_rewrite.passes.regrid.views import Views
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.regrid.write import LARGE, Coarse, part_of
@@ -53,16 +53,14 @@ class Regrid:
     def run(self, graph: Graph, context: Context) -> Graph:
         if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
             return graph
-        apart = taken_apart(Site(graph, context))
-        site = Site(apart.graph, context)
-        arrays = {array.name: array for array in _arrays(apart.graph, context)}
-        # Sizes are declared of most blocks: only where these look crumbled is it found out what is known.
-        crumbled = {
-            name
-            for name, array in arrays.items()
-            if is_crumbled(extents_along(name, array.counts, partial(believed, site.facts)))
-            and is_crumbled(extents_along(name, array.counts, site.facts.of_or_assumed))
-        }
+        site = Site(graph, context)
+        arrays = {array.name: array for array in _arrays(graph, context)}
+        crumbled = {name for name, array in arrays.items() if _crumbled(array, site)}
+        apart = taken_apart(site, crumbled) if crumbled else Apart(graph, {})
+        if apart.names:
+            site = Site(apart.graph, context)
+            arrays.update({array.name: array for array in _arrays(apart.graph, context)})
+            crumbled.update(apart.names)
         if not any(_uses_moves(arrays[name], apart.graph.nodes) for name in crumbled):
             return graph
         views = Views(site)
@@ -165,6 +163,14 @@ def _arrays(graph: Graph, context: Context) -> list[Array]:
                     found.setdefault(task.key[0], {})[task.key] = None
     arrays = [Array(name, keys) for name, keys in found.items() if len(keys) > 2]
     return [array for array in arrays if array.counts]
+
+
+def _crumbled(array: Array, site: Site) -> bool:
+    """Sizes are declared of most blocks: only where these look crumbled is it found out what is known."""
+    name, counts, facts = array.name, array.counts, site.facts
+    return all(
+        is_crumbled(extents_along(name, counts, of)) for of in (partial(believed, facts), facts.of_or_assumed)
+    )
 
 
 def _uses_moves(array: Array, nodes: Nodes) -> bool:

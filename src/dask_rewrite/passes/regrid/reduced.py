@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nodes import make_task, under
 from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.movement.moves import MOVES
@@ -18,6 +19,9 @@ from dask_rewrite.passes.regrid.arrays import Array
 from dask_rewrite.passes.regrid.grids import extents_along, is_crumbled
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.site import Site
+
+#: Slices and joins are looked through so far down.
+_LOOK_DOWN = 4
 
 
 class Apart(NamedTuple):
@@ -27,10 +31,11 @@ class Apart(NamedTuple):
     names: Mapping[Any, Array]  # of the work: the reductions
 
 
-def taken_apart(site: Site) -> Apart:
+def taken_apart(site: Site, crumbled: Collection[Any]) -> Apart:
     """Reductions of elementwise work on slivers, and this work, each as tasks of its own.
 
     ``sum(x[0:1] + y[0:1])`` is one task where dask fuses it: the work goes on a coarse grid only by itself.
+    Only where it takes blocks of other arrays that crumbled: slices of sources are as good as they are.
     """
     graph, facts = site.graph, site.facts
     found: dict[Any, dict[Key, Task]] = {}
@@ -40,13 +45,14 @@ def taken_apart(site: Site) -> Apart:
                 if type(task.key) is tuple and len(task.key) > 1 and (plain := _reduction(task)) is not None:
                     found.setdefault(task.key[0], {})[task.key] = plain
     made: Nodes = {}
+    taken = set(map(layer_name, graph.nodes)) if found else ()
     names: dict[Any, Array] = {}
     for name, plain_ones in found.items():
         array = Array(name, dict.fromkeys(plain_ones))
-        if len(plain_ones) < 3 or not array.counts:
+        if len(plain_ones) < 3 or not array.counts or f"{name}-work" in taken:
             continue
         extents = extents_along(name, array.counts, partial(_of_work, facts, plain_ones))
-        if is_crumbled(extents):
+        if is_crumbled(extents) and any(_takes(plain, crumbled, graph) for plain in plain_ones.values()):
             names[f"{name}-work"] = array
             for plain in plain_ones.values():
                 made.update(_two(plain))
@@ -61,6 +67,18 @@ def _reduction(node: Task) -> Task | None:
     if any(isinstance(arg, (GraphNode, TaskRef)) for arg in task.kwargs.values()):
         return None
     return task if works_by_element(task.args[0]) else None
+
+
+def _takes(task: Task, names: Collection[Any], graph: Graph) -> bool:
+    """Whether a task takes blocks of these arrays, or slices or joins of them."""
+    nodes = graph.nodes
+    stack = list(task._dependencies)
+    for _ in range(_LOOK_DOWN):
+        if any(layer_name(key) in names for key in stack):
+            return True
+        moved = [node for node in map(nodes.get, stack) if id(getattr(node, "func", None)) in MOVES]
+        stack = [dep for node in moved if node is not None for dep in node._dependencies]
+    return False
 
 
 def _of_work(facts: Facts, tasks: Mapping[Key, Task], key: Key) -> Fact | None:
