@@ -130,10 +130,42 @@ def test_what_nobody_joins_need_not_be_joinable() -> None:
 @pytest.mark.parametrize("kind", ["numpy", "turned"])
 def test_who_can_see_how_blocks_lie_in_memory_gets_them_as_they_lay(kind: str) -> None:
     x = waves(unknown(lambda block: KINDS[kind](np.sqrt(block))))
-    with dask.config.set({"rewrite.reassociate": False}):
-        for seen in (x.sum(), x.map_blocks(lambda block: block.ravel(order="K")[:1, None] + 0 * block)):
-            assert not applied(seen)
-            assert_same_as_stock(seen, x)
+    seen = x.map_blocks(lambda block: block.ravel(order="K")[:1, None] + 0 * block)
+    assert not applied(seen)
+    assert_same_as_stock(seen, x)
+    for total in (x.sum(), x.mean(axis=0)):
+        with dask.config.set({"rewrite.reassociate": False}):
+            assert not applied(total)
+            assert_same_as_stock(total, x)
+        assert applied(total)
+        with stock():
+            expected = total.compute()
+        with switched_on():
+            np.testing.assert_allclose(total.compute(), expected, rtol=1e-13)
+
+
+def test_sums_over_some_of_three_axes_see_how_blocks_lie() -> None:
+    """What they give has two axes, which lie as those of the block do."""
+    x = unknown(np.asfortranarray, (8, 24, 24), 4)
+    y = da.roll(x, 1, 1) + da.roll(x, -1, 2)
+    total = y.sum(axis=0).map_blocks(lambda block: block.ravel(order="K")[:1, None] + 0 * block)
+    assert not applied(total)
+    assert_same_as_stock(total)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "masked", "turned", "narrow", "whole numbers", "with a unit"])
+def test_sums_of_blocks_of_any_kind(kind: str) -> None:
+    x = waves(unknown(lambda block: KINDS[kind](block % 16)))
+    for total in (x.sum(), x.sum(axis=0), x.max(axis=1)):
+        assert applied(total)
+        assert_same_as_stock(total)
+
+
+def test_sums_in_as_few_tasks_as_of_known_blocks() -> None:
+    known = distinct((640, 640), 160).map_blocks(np.sqrt)
+    for reduce in (lambda x: x.sum(), lambda x: x.mean(axis=0), lambda x: abs(x).max(axis=1)):
+        counts = [len(tasks_of(reduce(waves(x)))) for x in (known, known.map_blocks(lambda block: block + 1))]
+        assert counts[1] <= counts[0] + 16
 
 
 def test_proven_facts_only() -> None:

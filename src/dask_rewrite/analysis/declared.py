@@ -150,7 +150,10 @@ class Declared:
         block: Any = key if type(key) is tuple else self._aliases.get(key)
         if not block:
             return None
-        array = self._array(block[0])
+        name = block[0]
+        if name not in self._arrays:
+            self._arrays[name] = self._read(self._original.get(name, name))
+        array = self._arrays[name]
         if array is None or len(block) != len(array.chunks) + 1:
             return None
         try:
@@ -161,16 +164,9 @@ class Declared:
             return None
         return array, shape
 
-    def _array(self, name: Any) -> _Array | None:
-        if name not in self._arrays:
-            self._arrays[name] = self._read(self._original.get(name, name))
-        return self._arrays[name]
-
-    def tell(self, name: Any, other: Any, chunks: tuple[tuple[int, ...], ...]) -> None:
-        """Blocks that a rewrite makes are those of another array, on a grid of their own."""
-        array = self._array(other)
-        if array is not None and not array.inner:
-            self._arrays[name] = array._replace(chunks=chunks)
+    def tell(self, name: Any, chunks: tuple[tuple[int, ...], ...], symbol: Symbol) -> None:
+        """The sizes of blocks that a rewrite makes, and what they are."""
+        self._arrays[name] = _Array(chunks, symbol, (symbol,), True, True, {}, ())
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""

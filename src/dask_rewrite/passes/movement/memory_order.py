@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
-from dask.array import chunk, random
+from dask.array import chunk, random, reductions
 from dask.array.core import concatenate3, concatenate_shaped
 from dask.typing import Key
 
@@ -45,6 +45,17 @@ _KEEPERS = frozenset(
         ),
     )
 )
+#: These add up, or compare, the elements of a block along axes.
+_SUMS = frozenset(
+    map(
+        id,
+        (
+            *(np.sum, np.nansum, np.prod, np.nanprod, np.max, np.min, np.any, np.all),
+            *(reductions.mean_chunk, reductions.moment_chunk, reductions.numel),
+            *(of_dask(reductions, "chunk_max"), of_dask(reductions, "chunk_min")),
+        ),
+    )
+)
 #: Blocks are looked at this far down.
 _DEPTH = 6
 
@@ -67,10 +78,13 @@ class Order:
     ----------
     site : Site
         The graph that they stand in.
+    reassociate : bool
+        Sums may add in another order, so that they do not count as seeing it.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, reassociate: bool = False) -> None:
         self._site = site
+        self._reassociate = reassociate
         self._known: dict[Key, bool] = {}
         self._unseen: dict[Key, bool] = {}
         self._bodies = ByIdentity[bool]()
@@ -148,6 +162,8 @@ class Order:
         """Who works something out of a block, or takes a part of it; None if there are others."""
         nodes = self._site.graph.nodes
         users = [u for u in self._site.consumers(key) if not (calls(nodes[u], JOINS) or is_finalize(u))]
+        if self._reassociate:
+            users = [user for user in users if not sums_up(nodes[user])]
         passing = all(calls(nodes[user], GETITEMS) or self.keeps(nodes[user]) for user in users)
         return users if passing else None
 
@@ -167,6 +183,21 @@ class Order:
         whole = self._site.facts.of(ref.key) if type(ref) is TaskRef else None
         part = self._site.facts.of(key)
         return whole is not None and part is not None and whole.size >= 2 * part.size
+
+
+def sums_up(node: Any) -> bool:
+    """Whether all that a task can see of how its block lies is the order in which it adds.
+
+    What it gives has at most one axis with more than one element.
+    """
+    if type(node) is not Task or type(node.key) is not tuple or len(node.args) != 1:
+        return False
+    func, axis = node.func, node.kwargs.get("axis")
+    while type(func) is partial and not func.args:
+        func = func.func
+    axes = axis if type(axis) is tuple else (axis,)
+    left = len(node.key) - 1 - len(axes)
+    return type(node.args[0]) is TaskRef and None not in axes and left <= 1 and id(func) in _SUMS
 
 
 def calls(node: GraphNode, functions: frozenset[int]) -> bool:

@@ -44,11 +44,14 @@ class Regrid:
         Percent of the blocks of the coarse grid that there have to be at least.
     slack : int
         Percent that a coarse block may be longer, along an axis, than the block that it is cut from.
+    reassociate : bool
+        Sums over blocks of which nobody knows how they lie in memory may add in another order.
     """
 
     name: ClassVar[str] = "regrid"
     gain: int = 150
     slack: int = 25
+    reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
         if graph.annotations or not any(func in MOVES for func in context.by_function(graph)):
@@ -63,7 +66,7 @@ class Regrid:
             crumbled.update(apart.names)
         if not any(_uses_moves(arrays[name], apart.graph.nodes) for name in crumbled):
             return graph
-        views = Views(site)
+        views = Views(site, self.reassociate)
         grids, parts = self._coarsened(arrays, crumbled, site, views)
         if not parts:
             return graph

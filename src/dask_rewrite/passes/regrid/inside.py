@@ -10,11 +10,12 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import believed, of_parts
+from dask_rewrite.analysis.estimates import believed, estimate, of_parts
 from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.movement.memory_order import sums_up
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Argument, Array, Whole
 from dask_rewrite.passes.regrid.views import Source, View, Views, is_slice
@@ -95,6 +96,8 @@ class Users:
                 if id(getattr(nodes[user], "func", None)) in MOVES:
                     continue
                 given = facts.of(user) or of_parts(facts, user)
+                if given is None and sums_up(nodes[user]):
+                    given = estimate(facts, user)
                 if given is None or 2 * given.nbytes > nbytes:
                     taken += nbytes
                     break

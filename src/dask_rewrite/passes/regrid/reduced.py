@@ -6,9 +6,12 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.declared import Assumed, Symbol
+from dask_rewrite.analysis.estimates import believed
 from dask_rewrite.analysis.facts import Fact, Facts
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import layer_name
@@ -17,6 +20,7 @@ from dask_rewrite.graph.templates import opened
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array
 from dask_rewrite.passes.regrid.grids import extents_along, is_crumbled
+from dask_rewrite.passes.regrid.views import Views
 from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.site import Site
 
@@ -37,7 +41,7 @@ def taken_apart(site: Site, crumbled: Collection[Any]) -> Apart:
     ``sum(x[0:1] + y[0:1])`` is one task where dask fuses it: the work goes on a coarse grid only by itself.
     Only where it takes blocks of other arrays that crumbled: slices of sources are as good as they are.
     """
-    graph, facts = site.graph, site.facts
+    graph, facts, views = site.graph, site.facts, Views(site)
     found: dict[Any, dict[Key, Task]] = {}
     for func, tasks in site.context.by_function(graph).items():
         if func not in MOVES and _reduction(tasks[0]) is not None:
@@ -51,9 +55,12 @@ def taken_apart(site: Site, crumbled: Collection[Any]) -> Apart:
         array = Array(name, dict.fromkeys(plain_ones))
         if len(plain_ones) < 3 or not array.counts or f"{name}-work" in taken:
             continue
-        extents = extents_along(name, array.counts, partial(_of_work, facts, plain_ones))
+        symbol = Symbol(name, _stated(next(iter(plain_ones.values())), facts))
+        extents = extents_along(name, array.counts, partial(_of_work, site, views, plain_ones, symbol))
         if is_crumbled(extents) and any(_takes(plain, crumbled, graph) for plain in plain_ones.values()):
             names[f"{name}-work"] = array
+            if extents is not None and facts.declared is not None:
+                facts.declared.tell(f"{name}-work", extents, symbol)
             for plain in plain_ones.values():
                 made.update(_two(plain))
     return Apart(graph.with_nodes({**graph.nodes, **made}) if made else graph, names)
@@ -81,9 +88,25 @@ def _takes(task: Task, names: Collection[Any], graph: Graph) -> bool:
     return False
 
 
-def _of_work(facts: Facts, tasks: Mapping[Key, Task], key: Key) -> Fact | None:
-    """What is known of the work that a reduction is called on."""
-    return facts.of_node(tasks[key].args[0])
+def _of_work(
+    site: Site, views: Views, tasks: Mapping[Key, Task], symbol: Symbol, key: Key
+) -> Fact | Assumed | None:
+    """What is known of the work that a reduction is called on, or follows from what is assumed."""
+    work: Any = tasks[key].args[0]
+    if (fact := site.facts.of_node(work)) is not None:
+        return fact
+    blocks = [views.of(dep) or site.facts.of_or_assumed(dep) for dep in work._dependencies]
+    shapes = [block.shape for block in blocks if block is not None]
+    try:
+        return Assumed(np.broadcast_shapes(*shapes), symbol) if len(shapes) == len(blocks) else None
+    except ValueError:  # they do not fit together, as dask will say
+        return None
+
+
+def _stated(task: Task, facts: Facts) -> np.dtype[Any]:
+    """The dtype that is said of a block of the work, for estimates."""
+    found = [believed(facts, dep) for dep in task._dependencies]
+    return np.result_type(*[fact.dtype for fact in found if fact is not None] or [np.dtype(float)])
 
 
 def _two(task: Any) -> Nodes:

@@ -48,13 +48,15 @@ class Views:
     ----------
     site : Site
         The graph as it was.
+    reassociate : bool
+        Sums may add in another order.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, reassociate: bool = False) -> None:
         self._facts = site.facts
         self._nodes: Nodes = site.graph.nodes
         self._site = site
-        self.order = Order(site)
+        self.order = Order(site, reassociate)
         self._views: dict[Key, View | None] = {}
         self._sources: dict[Key, Source] = {}
 
@@ -92,10 +94,10 @@ class Views:
         self._sources[source] = about
         self._views.update(parts)
 
-    def tell(self, name: Any, other: Any, chunks: tuple[Shape, ...]) -> None:
-        """The blocks of a name are those of another array, on a grid of their own."""
-        if self._facts.declared is not None:
-            self._facts.declared.tell(name, other, chunks)
+    def tell(self, name: Any, chunks: tuple[Shape, ...], dtype: DType) -> None:
+        """The sizes of new blocks, where others are told these of other arrays."""
+        if self._facts.declared is not None and isinstance(dtype, Symbol):
+            self._facts.declared.tell(name, chunks, dtype)
 
     def _leaf(self, key: Key) -> View | None:
         fact = self._facts.of_or_assumed(key)

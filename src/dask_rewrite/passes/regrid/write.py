@@ -96,7 +96,7 @@ class Coarse:
             tuple([borders[b] - borders[a] for a, b in pairwise(along)])
             for borders, along in zip(self._borders, self._edges)
         ]
-        self._views.tell(self._name, self._whole.array.name, tuple(chunks))
+        self._views.tell(self._name, tuple(chunks), self._whole.dtype)
 
     def _block(self, place: Shape, group: Group) -> bool:
         whole = self._whole
