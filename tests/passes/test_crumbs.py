@@ -174,6 +174,7 @@ def test_pays() -> None:
     x = waves(unknown(distinct((64, 64), 8)), 4)
     with dask.config.set({"rewrite.disable": ["regrid", "coalesce", "crumbs"]}):
         without = len(tasks_of(x))
+    # what is left would go into batches, if it is much
     with dask.config.set({"rewrite.disable": ["regrid", "coalesce"]}):
         known = len(tasks_of(waves(distinct((64, 64), 8), 4)))
         after = len(tasks_of(x))

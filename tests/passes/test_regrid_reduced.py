@@ -78,9 +78,8 @@ def test_what_is_held() -> None:
 
 
 def test_what_does_not_go_on_a_coarse_grid_is_put_together_again() -> None:
-    x = distinct(
-        (16, 192, 192), (1, 96, 96)
-    )  # of 72 kB: moments over time are as large as what they are made of
+    """Blocks of 72 kB: moments over time are as large as what they are made of."""
+    x = distinct((16, 192, 192), (1, 96, 96))
     y = x[:, 2:, 1:-1] + x[:, :-2, 1:-1] + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * x[:, 1:-1, 1:-1]
     graph, context = lowered(y.std(axis=0)), Context(Remarks())
     site = Site(graph, context)

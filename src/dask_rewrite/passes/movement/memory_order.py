@@ -200,7 +200,7 @@ def sums_up(node: Any) -> bool:
     return type(node.args[0]) is TaskRef and None not in axes and left <= 1 and id(func) in _SUMS
 
 
-def calls(node: GraphNode, functions: frozenset[int]) -> bool:
+def calls(node: GraphNode | None, functions: frozenset[int]) -> bool:
     """Whether a task calls one of these functions, given by identity."""
     return id(getattr(node, "func", None)) in functions
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from dask.array import chunk
 from dask.array.core import concatenate3
 from dask.typing import Key
@@ -26,6 +26,7 @@ from dask_rewrite.passes.movement.emit import (
     is_nearly_whole,
     is_straight,
     is_whole,
+    nested,
     sliced,
 )
 from dask_rewrite.passes.movement.isolated import BORDER
@@ -140,9 +141,8 @@ class Writer:
         """A block in memory of its own, in C order."""
         if type(dtype) is not Symbol:
             return operation(np.array, (body,), {"order": "C"})
-        for _ in mosaic.shape:  # as dask joins blocks of any type
-            body = List(body)
-        return operation(concatenate3, (body,))
+        # as dask joins blocks of any type
+        return operation(concatenate3, (nested([body], (1,) * len(mosaic.shape)),))
 
     def _view(self, key: Key, mosaic: Mosaic, before: frozenset[int] | None) -> Task | None:
         """A view that has the same gaps as the one that it replaces."""

@@ -15,7 +15,7 @@ from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.graph.nesting import Depths, depth_of
 from dask_rewrite.graph.program import shape_of
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.movement.memory_order import sums_up
+from dask_rewrite.passes.movement.memory_order import calls, sums_up
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Argument, Array, Whole
 from dask_rewrite.passes.regrid.views import Source, View, Views, is_slice
@@ -91,9 +91,7 @@ class Users:
             nbytes = 1 if block is None else block.nbytes
             total += nbytes
             for user, _ in found:
-                if layer_name(user) in names or is_finalize(user):
-                    continue
-                if id(getattr(nodes[user], "func", None)) in MOVES:
+                if layer_name(user) in names or is_finalize(user) or calls(nodes[user], MOVES):
                     continue
                 given = facts.of(user) or of_parts(facts, user)
                 if given is None and sums_up(nodes[user]):

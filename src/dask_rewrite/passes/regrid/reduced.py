@@ -17,6 +17,7 @@ from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nodes import make_task, under
 from dask_rewrite.graph.templates import opened
+from dask_rewrite.passes.movement.memory_order import calls
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array
 from dask_rewrite.passes.regrid.grids import extents_along, is_crumbled
@@ -83,8 +84,7 @@ def _takes(task: Task, names: Collection[Any], graph: Graph) -> bool:
     for _ in range(_LOOK_DOWN):
         if any(layer_name(key) in names for key in stack):
             return True
-        moved = [node for node in map(nodes.get, stack) if id(getattr(node, "func", None)) in MOVES]
-        stack = [dep for node in moved if node is not None for dep in node._dependencies]
+        stack = [dep for key in stack if calls(nodes.get(key), MOVES) for dep in nodes[key]._dependencies]
     return False
 
 

@@ -55,7 +55,6 @@ class Views:
     def __init__(self, site: Site, reassociate: bool = False) -> None:
         self._facts = site.facts
         self._nodes: Nodes = site.graph.nodes
-        self._site = site
         self.order = Order(site, reassociate)
         self._views: dict[Key, View | None] = {}
         self._sources: dict[Key, Source] = {}

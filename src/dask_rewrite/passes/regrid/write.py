@@ -210,6 +210,5 @@ def part_of(key: Key, view: View, source: Source) -> Task:
     part = operation(chunk.getitem, args)
     if type(source.dtype) is not Symbol:
         return make_task(key, np.concatenate, (List(part),), NO_KWARGS, deps)
-    for _ in view.shape:  # as dask joins blocks of any type
-        part = List(part)
-    return make_task(key, concatenate3, (part,), NO_KWARGS, deps)
+    # as dask joins blocks of any type
+    return make_task(key, concatenate3, (nested([part], (1,) * len(view.shape)),), NO_KWARGS, deps)
