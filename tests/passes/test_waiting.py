@@ -94,3 +94,33 @@ def test_neighbours_of_halos_do_not_wait_for_long() -> None:
     """Rows of blocks are large, but nothing waits for much: what is put together is as before."""
     made = array(80, 80, 60).map_overlap(np.negative, depth=1, boundary="none", dtype="f8").sum()
     assert dask_rewrite.forecast(made, threads=2).after.tasks < 3_000
+
+
+def test_the_graph_is_looked_at_a_few_times_however_many_layers_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of an iteration on small blocks, each of which needs the two before it, beside large blocks."""
+    looks, tasks = [0], []
+    look, layer_name = waiting.Waiting.__init__, waiting.layer_name
+
+    def looked(self: waiting.Waiting, site: Any) -> None:
+        tasks.append(len(site.graph.nodes))
+        look(self, site)
+
+    def named(key: Any) -> Any:
+        looks[0] += 1
+        return layer_name(key)
+
+    monkeypatch.setattr(waiting.Waiting, "__init__", looked)
+    monkeypatch.setattr(waiting, "layer_name", named)
+    small, large = da.from_array(np.arange(9.0), chunks=3), array(6, 6, 300).sum(axis=0)
+    made = steps(small, 400)
+    with switched_on():
+        assert_same(dask.compute(large, made)[1], steps(np.arange(9.0), 400))
+    assert max(tasks) > 400
+    assert looks[0] <= 12 * sum(tasks)
+
+
+def steps(x: Any, count: int) -> Any:
+    before = x
+    for _ in range(count):
+        x, before = x[::-1] + before.sum() % 7 - x.mean(), x
+    return x

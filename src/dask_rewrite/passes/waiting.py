@@ -22,6 +22,8 @@ from dask_rewrite.passes.site import Site
 HELD, PART = 2**22, 128
 #: Blocks of a layer that are looked at.
 _BLOCKS = 8
+#: So many times the tasks of a graph are looked at to find out for what much has to be made.
+_LOOKS = 4
 
 
 class Waiting:
@@ -54,7 +56,8 @@ class Waiting:
         total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))
         self._room = max(1, HELD, total // PART)
         self._needed: dict[Any, bool] = {}
-        self.matters = any(map(self._keeps_waiting, sample.values()))
+        self._looks = _LOOKS * len(self._nodes)
+        self.matters = total > self._room and any(map(self._keeps_waiting, sample.values()))
 
     def far(self, keys: Sequence[Key]) -> bool:
         """Whether some tasks wait long for each other."""
@@ -104,12 +107,13 @@ class Waiting:
         return bool(shared) and self._needs_much(key) and not all(map(self._needs_much, shared))
 
     def _needs_much(self, key: Key) -> bool:
-        """Whether much has to be made for the tasks of a layer."""
+        """Whether much has to be made for the tasks of a layer; taken for granted after many looks."""
         name = layer_name(key)
         if name not in self._needed:
-            seen, stack, total = {key}, [key], 0
+            seen, stack, total = {key}, [key], 0 if self._looks else self._room + 1
             while stack and total <= self._room:
                 here = stack.pop()
+                self._looks = max(0, self._looks - 1)
                 total += self._nbytes.get(layer_name(here), 0)
                 deps = [dep for dep in self._nodes[here]._dependencies if dep in self._nodes]
                 stack += [dep for dep in deps if dep not in seen]
