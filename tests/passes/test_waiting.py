@@ -96,7 +96,9 @@ def test_neighbours_of_halos_do_not_wait_for_long() -> None:
     assert dask_rewrite.forecast(made, threads=2).after.tasks < 3_000
 
 
-def test_the_graph_is_looked_at_a_few_times_however_many_layers_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_is_looked_at_a_few_times_whatever_its_layers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Steps of an iteration on small blocks, each of which needs the two before it, beside large blocks."""
     looks, tasks = [0], []
     look, layer_name = waiting.Waiting.__init__, waiting.layer_name

@@ -364,3 +364,27 @@ def test_blocks_that_dask_has_fused_before_are_looked_into(name: str, stored: bo
         one = dask_rewrite.forecast(program, threads=1)
         peak = one.before.peak if run is found.before else one.after.peak
         assert 0.9 * held.peak - 1000 <= peak <= 1.1 * held.peak + 1000
+
+
+def test_bins_and_percentiles_are_as_many_as_arguments_say() -> None:
+    x = (drawn((400_000,), 40_000) * 10).astype("i8")
+    made = {
+        "bins": da.bincount(x, minlength=13),
+        "weighed": da.bincount(x, weights=drawn((400_000,), 40_000), minlength=13),
+        "percentiles": da.percentile(x.astype("f8"), [5, 50, 95]),
+    }
+    for name, counts in made.items():
+        found = dask_rewrite.forecast(counts, threads=2)
+        for run in (found.before, found.after):
+            assert run.peak < 2_000, name
+    assert dask_rewrite.forecast(da.bincount(x), threads=2).after.unknown >= 10
+
+
+def test_what_is_loaded_is_no_smaller_than_the_parts_that_are_taken_of_it() -> None:
+    whole = [dask.delayed(np.load)(f"{i}.npy") for i in range(6)]
+    parts = [[da.from_delayed(each[k : k + 10], (10, 400), "f8") for k in range(0, 60, 10)] for each in whole]
+    x = da.stack([da.concatenate(each) for each in parts])
+    found = dask_rewrite.forecast((x - x.mean(axis=0)).std(axis=0), threads=2)
+    for run in (found.before, found.after):
+        assert 1.5 * x.nbytes < run.peak < 2.5 * x.nbytes  # what was loaded, and differences
+        assert run.least <= run.peak

@@ -20,6 +20,7 @@ from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.stored import decoded
+from dask_rewrite.analysis.memory.arguments import sized_by_argument
 from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
@@ -90,7 +91,12 @@ class Results:
             return node
 
         self._lookup = plain
-        self._facts = Facts(lambda key: _bound(plain(key)), estimate)
+
+        def said(key: Key) -> Any:
+            found = sized_by_argument(plain(key))
+            return estimate(key) if found is False else found
+
+        self._facts = Facts(lambda key: _bound(plain(key)), said)
         self._sizes: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 

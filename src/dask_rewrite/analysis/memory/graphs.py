@@ -93,7 +93,11 @@ def sized(
         found.decoded += each.decoded
     inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
     given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
-    sizes = _sizes(results, inputs, given, found)
+    shown = [0] * len(keys)  # bytes of the parts that others take: what has them is no smaller
+    for each in results:
+        if each.view in number:
+            shown[number[each.view]] += each.nbytes or 0
+    sizes = _sizes(results, inputs, given, found, shown)
     views: list[tuple[int, ...]] = [
         (number[each.view],) if each.view in number and number[each.view] in needed else ()
         for each, needed in zip(results, inputs)
@@ -131,9 +135,16 @@ def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
 
 
 def _sizes(
-    results: Sequence[Result], inputs: Sequence[tuple[int, ...]], given: frozenset[int], found: Sized
+    results: Sequence[Result],
+    inputs: Sequence[tuple[int, ...]],
+    given: frozenset[int],
+    found: Sized,
+    shown: Sequence[int],
 ) -> list[list[int]]:
-    """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that."""
+    """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that.
+
+    Parts that are taken of it are different ones, probably.
+    """
     unknown = [each.nbytes is None for each in results]
     found.unknown = sum(unknown)
     least = [each.nbytes or 0 for each in results]
@@ -144,7 +155,7 @@ def _sizes(
     blind = set(given)  # what stands in the graph, such as a path, tells nothing of what is made of it
     for i, needed in enumerate(inputs):
         if unknown[i]:
-            inside = results[i].inside
+            inside = max(results[i].inside, shown[i])
             if inside <= SMALL and blind.issuperset(needed):
                 blind.add(i)
             likely[i] = max([inside, *[likely[one] for one in needed]]) or SMALL

@@ -107,7 +107,8 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     """
     courses = [_course(work, threads, workers) for work in graph.works]
     likely = courses[len(courses) // 2]
-    run = Run(len(graph.keys), likely.peak, courses[0].peak, courses[-1].peak, likely.peak_worker)
+    least = min([course.peak for course in courses])  # tasks end in another order where sizes differ
+    run = Run(len(graph.keys), likely.peak, least, courses[-1].peak, likely.peak_worker)
     run.read, run.decoded, run.written = graph.read, graph.decoded, graph.written
     run.moved, run.unknown = likely.moved, graph.unknown
     run.floor = floor_of(graph.works[0])

@@ -1,0 +1,42 @@
+"""Results whose size an argument tells: what dask declares for them is the size of the blocks that they count."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Task
+from dask.array.dispatch import percentile_lookup
+
+from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.graph.nodes import literal
+
+
+def sized_by_argument(node: Any) -> Any:
+    """What a task probably gives that counts in bins, or finds percentiles.
+
+    Returns
+    -------
+    Fact, tuple, None or False
+        None if values alone say how large it is, False if it is another task.
+
+    Examples
+    --------
+    >>> sized_by_argument(Task("x", partial(np.bincount, minlength=8), np.arange(3))).shape
+    (8,)
+    >>> sized_by_argument(Task("x", np.sort, np.arange(3)))
+    False
+    """
+    if type(node) is not Task:
+        return False
+    func: Any = node.func
+    args, kwargs = node.args, node.kwargs
+    while type(func) is partial:
+        func, args, kwargs = func.func, (*func.args, *args), {**func.keywords, **kwargs}
+    if func is np.bincount:
+        bins, dtype = literal(kwargs.get("minlength", 0)), "i8" if kwargs.get("weights") is None else "f8"
+        return Fact((bins,), np.dtype(dtype)) if type(bins) is int and bins else None
+    if func is percentile_lookup and len(args) > 1:  # with the number of elements
+        return Fact((np.size(literal(args[1])),), np.dtype("f8")), 0
+    return False
