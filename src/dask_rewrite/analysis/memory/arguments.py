@@ -1,4 +1,4 @@
-"""Results whose size an argument tells: what dask declares for them is the size of the blocks that they count."""
+"""Results whose size an argument tells: dask declares the size of the blocks that are counted for them."""
 
 from __future__ import annotations
 

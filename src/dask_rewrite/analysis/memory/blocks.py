@@ -172,9 +172,7 @@ class Results:
         """Bytes of an expression."""
         if (target := _target(node)) is not None:
             return self._size(target)
-        if isinstance(node, GraphNode):
-            return nbytes_of_fact(self._facts.value_of_node(node))
-        return nbytes_of(node)
+        return nbytes_of_fact(self._value(node)) if isinstance(node, GraphNode) else nbytes_of(node)
 
     def _memory(self, node: Any, nbytes: int | None) -> tuple[int | None, Key | None]:
         """Bytes that a task has of its own, and whose memory it shares."""
