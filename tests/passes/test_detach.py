@@ -162,3 +162,29 @@ def test_the_largest_of_blocks_nobody_knows() -> None:
     both = da.topk(x, 5, axis=0), x.std(axis=1)
     assert not copies(*both)
     assert_same_as_stock(*both)
+
+
+def largest_and_positions(x: da.Array) -> da.Array:
+    return da.stack([da.topk(x, 5, axis=1).sum(), da.argtopk(x, 5, axis=1).max()])
+
+
+LARGEST: dict[str, Callable[[da.Array], da.Array]] = {
+    "fused with their blocks": lambda x: da.topk(x, 5, axis=1),
+    "of rows": lambda x: da.topk(x, -5, axis=0),
+    "with others that are taken of the blocks": lambda x: da.stack(
+        [da.topk(x, 1, axis=1)[:, 0], x.min(axis=1)]
+    ),
+    "with their positions": largest_and_positions,
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_let_go_wherever_they_are_made(name: str) -> None:
+    x = da.sqrt(drawn((4000, 1000), (400, 100)))
+    y = LARGEST[name](x)
+    assert_same_as_stock(y)
+    stock, ours = held(y, stock_optimizer), held(y, dask_rewrite.optimize)
+    assert ours < 0.25 * stock
+    found = dask_rewrite.forecast(y, threads=1)
+    assert 0.7 * ours < found.after.peak < 1.4 * ours
+    assert 0.7 * stock < found.before.peak < 1.4 * stock

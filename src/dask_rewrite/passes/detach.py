@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import prod
 from typing import Any, ClassVar
@@ -14,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array import chunk
-from dask.array.chunk import topk
 from dask.array.core import finalize
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import believed
+from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.kinds import is_array
 from dask_rewrite.graph.nodes import make_task, nameless
@@ -26,6 +24,8 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
+#: Smaller blocks are held.
+MIN_BYTES = 65_536
 #: What is put around slices, by identity.
 COPIES = frozenset([id(copy.copy), id(np.copy)])
 #: All slices of a block together are at most one part in so many of it.
@@ -50,19 +50,15 @@ class Detach:
     """
 
     name: ClassVar[str] = "detach"
-    min_bytes: int = 65_536
+    min_bytes: int = MIN_BYTES
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        called = context.by_function(graph).values()
-        largest = [tasks for tasks in called if is_topk(tasks[0].func)]
+        site = Site(graph, context)
+        made = shortened(site, self.min_bytes)
         slices: defaultdict[Key, list[Task]] = defaultdict(list)
         for task in context.calling(graph, GETITEMS):
             if type(task.args[0]) is TaskRef and takes_slice(task):
                 slices[task.args[0].key].append(task)
-        if not slices and not largest:
-            return graph
-        site = Site(graph, context)
-        made = self._largest(chain.from_iterable(largest), site)
         counts: dict[Any, int] = {}
         for block, tasks in slices.items():
             if not self._is_worth(block, tasks, site, counts):
@@ -76,20 +72,6 @@ class Detach:
             return graph
         context.remarks.applied(self.name, None, f"slices that are copied: {len(made)}", len(made))
         return graph.with_nodes({**graph.nodes, **made})
-
-    def _largest(self, found: Iterable[Task], site: Site) -> dict[Key, Task]:
-        """``topk`` of a block: the end of a sorted copy of all of it, which would be held for ten numbers."""
-        made: dict[Key, Task] = {}
-        for task in found:
-            fact = site.facts.of(task.key)
-            if fact is None or fact.nbytes > self.min_bytes or site.wanted(task.key):
-                continue
-            blocks = [believed(site.facts, dep) for dep in task._dependencies]
-            if sum([self.min_bytes if each is None else each.nbytes for each in blocks]) < self.min_bytes:
-                continue
-            if site.context.remarks.allow(self.name, task.key):
-                made[task.key] = _with(np.copy, task)
-        return made
 
     def _is_worth(self, block: Key, tasks: list[Task], site: Site, counts: dict[Any, int]) -> bool:
         """Whether a block is large, all slices of it are small, and it goes when they do not hold it."""
@@ -114,9 +96,19 @@ def _elements(shape: tuple[int, ...], index: tuple[slice | None, ...], counts: d
     return found
 
 
-def is_topk(func: Any) -> bool:
-    """Whether what it gives is the end of a sorted copy of all of its block."""
-    return type(func) is partial and func.func is topk  # users' callables are asked for no attributes
+def shortened(site: Site, min_bytes: int) -> dict[Key, Task]:
+    """``topk`` of blocks, copied: the end of a sorted copy of a block, all of which it would hold."""
+    made: dict[Key, Task] = {}
+    called = site.context.by_function(site.graph).values()
+    for task in chain.from_iterable([tasks for tasks in called if is_topk(tasks[0].func)]):
+        fact = site.facts.of(task.key)
+        if fact is None or fact.nbytes > min_bytes or site.wanted(task.key):
+            continue
+        block = task.args[0]
+        whole = believed(site.facts, block.key) if type(block) is TaskRef else site.facts.of_node(block)
+        if (whole is None or whole.nbytes >= min_bytes) and site.context.remarks.allow(Detach.name, task.key):
+            made[task.key] = _with(np.copy, task)
+    return made
 
 
 def takes_slice(task: Task) -> bool:

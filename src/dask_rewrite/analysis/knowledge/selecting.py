@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dask.array import chunk, core
@@ -13,6 +14,13 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.joining import concatenate
 from dask_rewrite.analysis.knowledge.known import Known
+
+_TOPK = of_dask(chunk, "topk")
+
+
+def is_topk(func: Any) -> bool:
+    """Whether what it gives is the end of a sorted copy of all of its block."""
+    return type(func) is partial and func.func is _TOPK  # users' callables are asked for no attributes
 
 
 def _largest(a: Any, k: int, axis: Any, keepdims: Any = True) -> Any:
@@ -92,7 +100,7 @@ def _in_their_places(locations: Any, values: Any) -> Any:
 
 #: What is known of functions that select elements.
 SELECTIONS: dict[Callable[..., Any], Known] = {
-    of_dask(chunk, "topk"): Known(_largest, fresh=False),
+    _TOPK: Known(_largest, fresh=False),
     of_dask(chunk, "topk_aggregate"): Known(_largest),
     of_dask(chunk, "argtopk_preprocess"): Known(_with_positions, fresh=False),
     of_dask(chunk, "argtopk"): Known(_largest_positions, fresh=False),

@@ -19,6 +19,7 @@ from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.movement import MOVEMENT
+from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.analysis.knowledge.stored import decoded
 from dask_rewrite.analysis.memory.arguments import sized_by_argument
 from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
@@ -194,11 +195,10 @@ class Results:
             if is_in(node.func, _PASSING):
                 node = first_argument(node)
                 continue
-            if not node.args or not _is_view(node) or self._is_copied(node):
-                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
-            if is_in(node.func, LOADING) and self._is_file(node.args[0]):
-                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
-            if self._is_part(node):
+            if is_topk(node.func):
+                return self._size_of(node.args[0]) or nbytes, None
+            mine = not node.args or not _is_view(node) or self._is_copied(node) or self._is_part(node)
+            if mine or (is_in(node.func, LOADING) and self._is_file(node.args[0])):
                 return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
             node = node.args[0]
 

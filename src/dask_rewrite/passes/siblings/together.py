@@ -12,13 +12,13 @@ from dask.typing import Key
 from toolz import groupby
 
 from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Nodes, depths_of
 from dask_rewrite.graph.names import compound, fingerprint, layer_name, mark
 from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.passes.detach import is_topk
 from dask_rewrite.passes.siblings.light import (
     FEWEST,
     TINY,

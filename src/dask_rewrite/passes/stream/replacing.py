@@ -12,6 +12,7 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import nameless, under
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.detach import MIN_BYTES, shortened
 from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.stream.groups import Light
@@ -57,6 +58,7 @@ class Replacing:
 
     def __init__(self, site: Site) -> None:
         self._before = site.graph
+        self._nodes: Mapping[Key, Any] = {**site.graph.nodes, **shortened(site, MIN_BYTES)}
         self._made: dict[Key, dict[Key, Any]] = {}
         self._gone: set[Key] = set()
         self._outliner = Outliner()
@@ -65,8 +67,7 @@ class Replacing:
     def trees(self, group: Sequence[Tree], steps: Sequence[Step]) -> None:
         """One tree for all of them."""
         token, of = self._before.origin.token, len(group)
-        nodes: Mapping[Key, Any] = self._before.nodes
-        made: dict[Key, Any] = {}
+        nodes, made = self._nodes, dict[Key, Any]()
         instead: dict[Key, Any] = {}
         for step in steps:
             key = joined_key(step.gives, token)
@@ -86,7 +87,7 @@ class Replacing:
 
     def chains(self, group: Sequence[Tree], sequences: Sequence[Sequence[Step]]) -> None:
         """Each step of a sequence is taken into what came before."""
-        nodes, token, of = self._before.nodes, self._before.origin.token, len(group)
+        nodes, token, of = self._nodes, self._before.origin.token, len(group)
         inner: list[Any] = [nodes[tree.inner[-1]] for tree in group]
         width = max(map(at_once, inner))
         made: dict[Key, Any] = {}
