@@ -22,8 +22,8 @@ from dask_rewrite.passes.site import Site
 HELD, PART = 2**22, 128
 #: Blocks of a layer that are looked at.
 _BLOCKS = 8
-#: So many times the tasks of a graph are looked at to find out for what much has to be made.
-_LOOKS = 4
+#: As many tasks as there are, so many times, are looked at to find out for what much has to be made.
+_LOOKS = 1
 
 
 class Waiting:
@@ -57,7 +57,7 @@ class Waiting:
         self._room = max(1, HELD, total // PART)
         self._needed: dict[Any, bool] = {}
         self._looks = _LOOKS * len(self._nodes)
-        self.matters = total > self._room and any(map(self._keeps_waiting, sample.values()))
+        self.matters = total > self._room and any(map(self._keeps_waiting, reversed(sample.values())))
 
     def far(self, keys: Sequence[Key]) -> bool:
         """Whether some tasks wait long for each other."""
@@ -114,7 +114,9 @@ class Waiting:
             while stack and total <= self._room:
                 here = stack.pop()
                 self._looks = max(0, self._looks - 1)
-                total += self._nbytes.get(layer_name(here), 0)
+                layer = layer_name(here)
+                # what needs a block for which much has to be made needs no less
+                total += self._room + 1 if self._needed.get(layer) else self._nbytes.get(layer, 0)
                 deps = [dep for dep in self._nodes[here]._dependencies if dep in self._nodes]
                 stack += [dep for dep in deps if dep not in seen]
                 seen.update(deps)
