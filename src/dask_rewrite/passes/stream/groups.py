@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -55,19 +55,23 @@ def group_trees(
     alike: dict[Any, list[Tree]] = groupby(attrgetter("form"), trees)
     if all(len(found) == 1 for found in alike.values()):
         return [[tree] for tree in trees]
-    nodes = site.graph.nodes
-
-    @cache  # of most graphs nobody asks: their reductions share nothing
-    def level() -> Mapping[Key, int]:
-        order = list(producers_first(list(nodes), nodes))
-        return levels(nodes, order, frozenset([tree.root for tree in trees]))
-
+    level = _Levels(site.graph.nodes, frozenset([tree.root for tree in trees]))
     return [group for found in alike.values() for group in _linked(found, level, _Shared(site, users, light))]
 
 
-def _linked(
-    trees: Sequence[Tree], level: Callable[[], Mapping[Key, int]], shared: _Shared
-) -> list[list[Tree]]:
+class _Levels:
+    """On which level reductions stand; of most graphs nobody asks, as their reductions share nothing."""
+
+    def __init__(self, nodes: Mapping[Key, Any], roots: frozenset[Key]) -> None:
+        self._nodes, self._roots = nodes, roots
+
+    @cached_property
+    def of(self) -> Mapping[Key, int]:
+        nodes = self._nodes
+        return levels(nodes, list(producers_first(list(nodes), nodes)), self._roots)
+
+
+def _linked(trees: Sequence[Tree], level: _Levels, shared: _Shared) -> list[list[Tree]]:
     """Groups of trees of one form; each tree shares a block with one before it at every step."""
     first_with: dict[Any, list[Tree]] = {}
     of: dict[Key, list[Tree]] = {}
@@ -77,7 +81,7 @@ def _linked(
         here = shared.at(tree, 0)
         for key in sorted(here, key=str):
             other = next(iter(first_with.get(key, ())), None)
-            if other is None or level()[other.root] != level()[tree.root]:
+            if other is None or level.of[other.root] != level.of[tree.root]:
                 continue
             if len(of[other.root]) < MOST_TREES and shared.all(tree, other):
                 group = of[other.root]
