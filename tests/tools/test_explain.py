@@ -10,6 +10,7 @@ import dask.bag as db
 import pytest
 from dask._expr import FinalizeCompute
 from dask.base import collections_to_expr
+from dask.highlevelgraph import HighLevelGraph
 
 import dask_rewrite
 from helpers import add_one, counted, distinct, leapfrog, running_total, switched_on
@@ -171,3 +172,22 @@ def test_wrong_use_is_a_type_error() -> None:
 
 def test_a_deep_graph_can_be_explained() -> None:
     assert repr(dask_rewrite.explain(running_total(1_500)))
+
+
+def test_tasks_are_taken_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for one key, a graph looks through all layers, where keys do not begin with their names."""
+    asked: list[Any] = []
+    look = HighLevelGraph.__getitem__
+
+    def looked(graph: HighLevelGraph, key: Any) -> Any:
+        asked.append(key)
+        return look(graph, key)
+
+    monkeypatch.setattr(HighLevelGraph, "__getitem__", looked)
+    y = distinct((60,), 20)
+    for _ in range(3):
+        y = y.map_overlap(add_one, depth=1, boundary="periodic", dtype=y.dtype)
+    assert dask_rewrite.explain(y).before.tasks > 60
+    assert not asked
+    assert dask_rewrite.explain(y, forecast=True).forecast.after.peak
+    assert len(asked) < 20

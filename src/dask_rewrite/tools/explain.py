@@ -81,6 +81,7 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
 def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
     """Size of a graph as it was built. Layers can tell how many tasks they stand for without making them."""
     from dask._task_spec import convert_legacy_graph
+    from dask.utils import ensure_dict
 
     from dask_rewrite.graph.graph import Metrics, metrics_of
     from dask_rewrite.graph.pickling import pickled_size
@@ -94,7 +95,7 @@ def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
     if tasks > _MEASURED:
         return Metrics(tasks, 0, 0, size)
     try:
-        measured = metrics_of(convert_legacy_graph(dict(graph)))
+        measured = metrics_of(convert_legacy_graph(ensure_dict(graph)))
     except RecursionError:
         return Metrics(tasks, 0, 0, size)
     return Metrics(tasks, measured.depth, measured.max_fan_in, size)

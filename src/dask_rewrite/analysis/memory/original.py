@@ -19,6 +19,7 @@ from dask._task_spec import (
 )
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
+from dask.utils import ensure_dict
 
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.knowledge.fact import Fact
@@ -46,7 +47,7 @@ class Original:
     @cached_property
     def _nodes(self) -> dict[Key, GraphNode]:
         """All tasks; of most graphs nobody asks for any."""
-        nodes = {} if self._hlg is None else dict(convert_legacy_graph(dict(self._hlg)))
+        nodes = {} if self._hlg is None else dict(convert_legacy_graph(ensure_dict(self._hlg)))
         nodes.update(_taken_apart(nodes))
         return nodes
 
