@@ -370,6 +370,7 @@ def test_bins_and_percentiles_are_as_many_as_arguments_say() -> None:
     x = (drawn((400_000,), 40_000) * 10).astype("i8")
     made = {
         "bins": da.bincount(x, minlength=13),
+        "bins by a number of numpy's": da.bincount(x, minlength=np.int64(13)),
         "weighed": da.bincount(x, weights=drawn((400_000,), 40_000), minlength=13),
         "percentiles": da.percentile(x.astype("f8"), [5, 50, 95]),
     }

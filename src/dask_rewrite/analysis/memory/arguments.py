@@ -36,7 +36,7 @@ def sized_by_argument(node: Any) -> Any:
         func, args, kwargs = func.func, (*func.args, *args), {**func.keywords, **kwargs}
     if func is np.bincount:
         bins, dtype = literal(kwargs.get("minlength", 0)), "i8" if kwargs.get("weights") is None else "f8"
-        return Fact((bins,), np.dtype(dtype)) if type(bins) is int and bins else None
+        return Fact((int(bins),), np.dtype(dtype)) if isinstance(bins, (int, np.integer)) and bins else None
     if func is percentile_lookup and len(args) > 1:  # with the number of elements
         return Fact((np.size(literal(args[1])),), np.dtype("f8")), 0
     return False
