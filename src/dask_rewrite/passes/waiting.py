@@ -110,10 +110,10 @@ class Waiting:
         """Whether much has to be made for the tasks of a layer; taken for granted after many looks."""
         name = layer_name(key)
         if name not in self._needed:
-            seen, stack, total = {key}, [key], 0 if self._looks else self._room + 1
+            seen, stack, total = {key}, [key], 0 if self._looks > 0 else self._room + 1
             while stack and total <= self._room:
                 here = stack.pop()
-                self._looks = max(0, self._looks - 1)
+                self._looks -= 1
                 layer = layer_name(here)
                 # what needs a block for which much has to be made needs no less
                 total += self._room + 1 if self._needed.get(layer) else self._nbytes.get(layer, 0)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from dask._task_spec import TaskRef
 
 from dask_rewrite.analysis.knowledge.imported import imported
+from dask_rewrite.analysis.knowledge.known import through_partials
 
 _NUMPY = (np.load, np.fromfile, np.loadtxt, np.genfromtxt)
 #: The same of libraries that are known only where somebody has imported them.
@@ -19,7 +19,7 @@ _MODULES = ("tifffile", "skimage.io", "imageio", "imageio.v2", "imageio.v3", "ma
 _PLAIN = (str, bytes, os.PathLike, int, float, bool, type, np.dtype, type(None), slice, tuple, TaskRef)
 
 
-def reads_file(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def reads_file(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call reads a file from its beginning, whoever read it before.
 
     In a template a reference stands for what that is given: ask :func:`lasts` of it.
@@ -31,9 +31,7 @@ def reads_file(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> b
     >>> reads_file(np.load, ("a.npy",), {"mmap_mode": "r+"}), reads_file(np.load, (open,), {})
     (False, False)
     """
-    while type(func) is partial:
-        args, kwargs = (*func.args, *args), {**func.keywords, **kwargs}
-        func = func.func
+    func, args, kwargs = through_partials(func, args, kwargs)
     if not args or not isinstance(args[0], (str, os.PathLike, TaskRef)):
         return False
     if (func is np.load and len(args) > 1) or kwargs.get("mmap_mode") is not None:

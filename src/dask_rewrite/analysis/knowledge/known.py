@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 #: A call that a function will make: the function, its arguments, its keywords.
 Call: TypeAlias = tuple[Any, Sequence[Any], Mapping[str, Any]]
+
+
+def through_partials(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The call that is left of one through any number of ``partial``.
+
+    >>> through_partials(partial(partial(pow, 2), mod=5), (3,), {})[1:]
+    ((2, 3), {'mod': 5})
+    """
+    while type(func) is partial:
+        func, args, kwargs = func.func, (*func.args, *args), {**func.keywords, **kwargs}
+    return func, args, kwargs
 
 
 def calls_first(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.knowledge.imported import imported
-from dask_rewrite.analysis.knowledge.known import Known
+from dask_rewrite.analysis.knowledge.known import Known, through_partials
 
 #: What is known, by function; filled from the tables when the package is imported.
 KNOWN: dict[Callable[..., Any], Known] = {}
@@ -74,8 +74,8 @@ def known_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kno
     >>> known_call(np.add, (1, 2), {"out": np.zeros(())}) is None
     True
     """
-    while type(func) is partial:
-        args, kwargs, func = (*func.args, *args), {**func.keywords, **kwargs}, func.func
+    if type(func) is partial:
+        func, args, kwargs = through_partials(func, args, kwargs)
     if type(func) is Compose:
         return _composed_call(func, args, kwargs)
     found = known(func)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from dask._task_spec import Task
 from dask.array.dispatch import percentile_lookup
 
 from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.analysis.knowledge.known import through_partials
 from dask_rewrite.graph.nodes import literal
 
 
@@ -23,6 +23,7 @@ def sized_by_argument(node: Any) -> Any:
 
     Examples
     --------
+    >>> from functools import partial
     >>> sized_by_argument(Task("x", partial(np.bincount, minlength=8), np.arange(3))).shape
     (8,)
     >>> sized_by_argument(Task("x", np.sort, np.arange(3)))
@@ -30,10 +31,7 @@ def sized_by_argument(node: Any) -> Any:
     """
     if type(node) is not Task:
         return False
-    func: Any = node.func
-    args, kwargs = node.args, node.kwargs
-    while type(func) is partial:
-        func, args, kwargs = func.func, (*func.args, *args), {**func.keywords, **kwargs}
+    func, args, kwargs = through_partials(node.func, node.args, node.kwargs)
     if func is np.bincount:
         bins, dtype = literal(kwargs.get("minlength", 0)), "i8" if kwargs.get("weights") is None else "f8"
         return Fact((int(bins),), np.dtype(dtype)) if isinstance(bins, (int, np.integer)) and bins else None

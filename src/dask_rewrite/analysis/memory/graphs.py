@@ -93,15 +93,11 @@ def sized(
         found.decoded += each.decoded
     inputs = [tuple([number[dep] for dep in nodes[key].dependencies if dep in number]) for key in keys]
     given = frozenset([i for i, key in enumerate(keys) if type(nodes[key]) is DataNode])
-    shown = [0] * len(keys)  # bytes of the parts that others take: what has them is no smaller
-    for each in results:
-        if each.view in number:
-            shown[number[each.view]] += each.nbytes or 0
-    sizes = _sizes(results, inputs, given, found, shown)
     views: list[tuple[int, ...]] = [
         (number[each.view],) if each.view in number and number[each.view] in needed else ()
         for each, needed in zip(results, inputs)
     ]
+    sizes = _sizes(results, inputs, views, given, found)
     roots = _roots(nodes, keys, threads)
     kept = frozenset([number[key] for key in outputs if key in number])
     for nbytes in sizes:
@@ -137,13 +133,13 @@ def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
 def _sizes(
     results: Sequence[Result],
     inputs: Sequence[tuple[int, ...]],
+    views: Sequence[tuple[int, ...]],
     given: frozenset[int],
     found: Sized,
-    shown: Sequence[int],
 ) -> list[list[int]]:
     """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that.
 
-    Parts that are taken of it are different ones, probably.
+    What parts are taken of is no smaller than all of these, which are different ones, probably.
     """
     unknown = [each.nbytes is None for each in results]
     found.unknown = sum(unknown)
@@ -151,7 +147,10 @@ def _sizes(
     if not found.unknown:
         return [least]
     largest, all_of_them = max(least), sum(least) + sum([each.inside for each in results])
-    likely, most = least[:], least[:]
+    likely, most, shown = least[:], least[:], [0] * len(results)
+    for nbytes, wholes in zip(least, views):
+        for whole in wholes:
+            shown[whole] += nbytes
     blind = set(given)  # what stands in the graph, such as a path, tells nothing of what is made of it
     for i, needed in enumerate(inputs):
         if unknown[i]:

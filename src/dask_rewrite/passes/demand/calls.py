@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from dask._task_spec import GraphNode, List, Task, TaskRef
 
 from dask_rewrite.analysis.facts import UNKNOWN
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.known import through_partials
 from dask_rewrite.graph.nodes import list_of, literal
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of, whole
 from dask_rewrite.passes.steps import Step, Values
@@ -66,9 +66,7 @@ class Call:
         cls, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shape: Shape, values: Values
     ) -> Call:
         """The call that is left of one through any number of ``partial``."""
-        while type(func) is partial:
-            args, kwargs = [*func.args, *args], {**func.keywords, **kwargs}
-            func = func.func
+        func, args, kwargs = through_partials(func, args, kwargs)
         return cls(func, list(args), dict(kwargs), shape, values)
 
     def value(self, arg: Any) -> Any:

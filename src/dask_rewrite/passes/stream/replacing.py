@@ -58,7 +58,8 @@ class Replacing:
 
     def __init__(self, site: Site) -> None:
         self._before = site.graph
-        self._nodes: Mapping[Key, Any] = {**site.graph.nodes, **shortened(site, MIN_BYTES)}
+        short = shortened(site, MIN_BYTES)
+        self._nodes: Mapping[Key, Any] = {**site.graph.nodes, **short} if short else site.graph.nodes
         self._made: dict[Key, dict[Key, Any]] = {}
         self._gone: set[Key] = set()
         self._outliner = Outliner()
