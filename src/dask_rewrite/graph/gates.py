@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dask._task_spec import GraphNode, Task, TaskRef
+from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from dask.graph_manipulation import chunks
 
 from dask_rewrite.graph.program import operation
@@ -33,3 +33,15 @@ def first_argument(task: Task) -> Any:
     TaskRef('x')
     """
     return task.args[0] if task.args else task.kwargs.get("node")
+
+
+def ungated(node: GraphNode | None) -> GraphNode | None:
+    """What a task gives that waits for others before it does.
+
+    >>> ungated(waiting(Task("y", abs, -1), [TaskRef("gate")]))
+    <Task 'y' abs(...)>
+    """
+    while type(node) is Task and node.func is chunks.bind:
+        inner = first_argument(node)
+        node = Alias(node.key, inner.key) if isinstance(inner, TaskRef) else inner
+    return node

@@ -21,9 +21,9 @@ from dask_rewrite.graph.batches import is_batch
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
 from dask_rewrite.hook.reading_again import reading_again
-from dask_rewrite.hook.taking_turns import Ordered, taking_turns
 from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.reread import Reread
+from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
 from dask_rewrite.pipeline.final_names import with_names
 from dask_rewrite.pipeline.selection import select
 from dask_rewrite.pipeline.trace import Trace
@@ -183,7 +183,7 @@ class _Search:
 
     def _with_turns(self, plan: Ordered, name: str, again: int = 0) -> bool:
         """Look at a plan where tasks wait for each other; true if it fits."""
-        waiting = taking_turns(plan, self._limit)
+        waiting = taking_turns(plan, Turns("memory-limit", self._limit, self._limit))
         if waiting is None:
             return False
         known = defaultdict(_gate, zip(plan.sized.keys, plan.sized.results))

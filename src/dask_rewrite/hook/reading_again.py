@@ -17,10 +17,10 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
-from dask_rewrite.hook.taking_turns import Ordered
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread.repeatable import Repeatable
 from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.take_turns.gates import Ordered
 
 #: What is so many times smaller than the limit is held.
 _SMALL = 1024

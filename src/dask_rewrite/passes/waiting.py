@@ -38,26 +38,44 @@ class Waiting:
     ----------
     site : Site
         The graph, and what is known of it: one block of each layer is looked at.
-
-    Attributes
-    ----------
-    matters : bool
-        Whether any block is held for something that has to wait for much else.
+    part : int, optional
+        One part in so many of all that is made is much; without, `HELD` or one in `PART`.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, part: int | None = None) -> None:
         self._site, self._nodes = site, site.graph.nodes
-        sample = {layer_name(key): key for key in self._nodes}
+        self._sample = sample = {layer_name(key): key for key in self._nodes}
         # what gathers a result comes last, whatever its size, for which all blocks would have to be known
         sizes = {
             name: None if is_finalize(name) else estimate(site.facts, key) for name, key in sample.items()
         }
         self._nbytes = {name: 0 if size is None else size.nbytes for name, size in sizes.items()}
-        total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))
-        self._room = max(1, HELD, total // PART)
+        self._total = sum(map(self._nbytes.__getitem__, map(layer_name, self._nodes)))
+        self._room = max(1, self._total // part if part else max(HELD, self._total // PART))
         self._needed: dict[Any, bool] = {}
         self._looks = _LOOKS * len(self._nodes)
-        self.matters = total > self._room and any(map(self._keeps_waiting, reversed(sample.values())))
+
+    @cached_property
+    def matters(self) -> bool:
+        """Whether any block is held for something that has to wait for much else."""
+        return self._total > self._room and any(map(self._keeps_waiting, reversed(self._sample.values())))
+
+    def needs_much(self, key: Key) -> bool:
+        """Whether much has to be made for the tasks of a layer; taken for granted after many looks."""
+        name = layer_name(key)
+        if name not in self._needed:
+            seen, stack, total = {key}, [key], 0 if self._looks > 0 else self._room + 1
+            while stack and total <= self._room:
+                here = stack.pop()
+                self._looks -= 1
+                layer = layer_name(here)
+                # what needs a block for which much has to be made needs no less
+                total += self._room + 1 if self._needed.get(layer) else self._nbytes.get(layer, 0)
+                deps = [dep for dep in self._nodes[here]._dependencies if dep in self._nodes]
+                stack += [dep for dep in deps if dep not in seen]
+                seen.update(deps)
+            self._needed[name] = total > self._room
+        return self._needed[name]
 
     def far(self, keys: Sequence[Key]) -> bool:
         """Whether some tasks wait long for each other."""
@@ -104,21 +122,4 @@ class Waiting:
         """A task waits for much, and holds a block for which less is needed."""
         held = [dep for dep in self._nodes[key]._dependencies if type(self._site.node(dep)) is Task]
         shared = list(filter(self._site.is_shared, held)) if len(held) > 1 else []
-        return bool(shared) and self._needs_much(key) and not all(map(self._needs_much, shared))
-
-    def _needs_much(self, key: Key) -> bool:
-        """Whether much has to be made for the tasks of a layer; taken for granted after many looks."""
-        name = layer_name(key)
-        if name not in self._needed:
-            seen, stack, total = {key}, [key], 0 if self._looks > 0 else self._room + 1
-            while stack and total <= self._room:
-                here = stack.pop()
-                self._looks -= 1
-                layer = layer_name(here)
-                # what needs a block for which much has to be made needs no less
-                total += self._room + 1 if self._needed.get(layer) else self._nbytes.get(layer, 0)
-                deps = [dep for dep in self._nodes[here]._dependencies if dep in self._nodes]
-                stack += [dep for dep in deps if dep not in seen]
-                seen.update(deps)
-            self._needed[name] = total > self._room
-        return self._needed[name]
+        return bool(shared) and self.needs_much(key) and not all(map(self.needs_much, shared))

@@ -32,6 +32,7 @@ from dask_rewrite.passes.share import Share
 from dask_rewrite.passes.siblings import Siblings
 from dask_rewrite.passes.stream import Stream
 from dask_rewrite.passes.sweep import Sweep
+from dask_rewrite.passes.take_turns import TakeTurns
 from dask_rewrite.passes.tree_sum import TreeSum
 
 #: Passes on layers, in order; all three are one traversal (see :mod:`dask_rewrite.lowering.lower`).
@@ -61,6 +62,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "reuse-buffers": ReuseBuffers,  # on whole tasks: what is a step of one has no other user
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "coalesce": Coalesce,  # on tasks as they are in the end, with constants out of the way
+    "take-turns": TakeTurns,  # on what is scheduled: whatever changes tasks changes what they hold
     "sweep": Sweep,  # last: drops what the others left behind
 }
 

@@ -26,7 +26,7 @@ from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.gates import first_argument
+from dask_rewrite.graph.gates import first_argument, ungated
 from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.names import is_finalize
 from dask_rewrite.graph.nodes import literal
@@ -77,6 +77,8 @@ class Results:
         From a key to its node, or None.
     estimate : callable
         From the key of a block of which nothing is known to what is taken for granted of it, or None.
+    facts : Facts, optional
+        What is known already, instead.
 
     Examples
     --------
@@ -86,7 +88,12 @@ class Results:
     Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0, inside=0)
     """
 
-    def __init__(self, lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> None:
+    def __init__(
+        self,
+        lookup: Callable[[Key], GraphNode | None],
+        estimate: Callable[[Key], Any],
+        facts: Facts | None = None,
+    ) -> None:
         def plain(key: Key) -> GraphNode | None:
             node: GraphNode | None = unheld(lookup(key), lookup)
             return node
@@ -97,7 +104,7 @@ class Results:
             found = sized_by_argument(plain(key))
             return estimate(key) if found is False else found
 
-        self._facts = Facts(lambda key: _bound(plain(key)), said)
+        self._facts = Facts(lambda key: ungated(plain(key)), said) if facts is None else facts
         self._sizes: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 
@@ -144,7 +151,7 @@ class Results:
             if gives_nothing(node) or self._gathers_nothing(key, node):
                 sizes[key] = SMALL
                 break
-            nbytes = nbytes_of_fact(without_counts(_bound(node), self._facts.value(key)))
+            nbytes = nbytes_of_fact(without_counts(ungated(node), self._facts.value(key)))
             if nbytes is None and type(node) is Task:
                 inner = _passed_on(node)
                 if (target := _target(inner)) is not None:
@@ -270,15 +277,6 @@ def _target(node: Any) -> Key | None:
     if isinstance(node, TaskRef):
         return node.key
     return node.target if type(node) is Alias else None
-
-
-def _bound(node: GraphNode | None) -> GraphNode | None:
-    """What a task gives that waits for others before it does."""
-    while type(node) is Task and node.func is chunks.bind:
-        inner = first_argument(node)
-        target = _target(inner)
-        node = inner if target is None else Alias(node.key, target)
-    return node
 
 
 def _passed_on(node: Any) -> Any:

@@ -123,13 +123,22 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
 
 def floor_of(work: Work) -> int:
     """Most bytes that one task alone needs and makes."""
+    return max(needs_of(work), default=0)
+
+
+def needs_of(work: Work) -> list[int]:
+    """Bytes that each task needs and makes, of those that are not there from the start."""
     owned, views, given = work.owned, work.views, work.given
-    floor = 0
+    needs = []
     for task, needed in enumerate(work.inputs):
-        if task not in given:
-            held = {*needed, *[one for each in needed for one in views[each]], task} - given
-            floor = max(floor, sum([owned[one] for one in held]))
-    return floor
+        held = {*needed, *[one for each in needed for one in views[each]], task} - given
+        needs.append(0 if task in given else sum([owned[one] for one in held]))
+    return needs
+
+
+def peak_of(work: Work, threads: int, workers: int = 0) -> int:
+    """Most bytes held at one time, as :func:`simulate` finds it."""
+    return _course(work, threads, workers).peak
 
 
 def _course(work: Work, threads: int, workers: int) -> Course:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
 
 from dask_rewrite.analysis.memory.threads import on_threads
 from dask_rewrite.analysis.memory.work import Work
@@ -52,32 +53,61 @@ def depth_first(work: Work) -> list[int]:
     return list(postorder(ends, work.inputs.__getitem__, int, work.given))
 
 
-def waits(work: Work, order: Sequence[int], limit: int) -> list[int]:
-    """For each place in an order, how many tasks must be done before that one may begin.
+class Held:
+    """What is held along an order of tasks, and how much at most if some run side by side.
 
-    Whatever runs side by side, no more is held than `limit`, or than the order itself holds one by one. When
-    a task has begun, all before its bound are done, what they left for later is still there, and all
-    between may be there as well.
+    Parameters
+    ----------
+    work : Work
+        The graph as numbers.
+    order : sequence of int
+        Its tasks, each after what it needs.
+
+    Attributes
+    ----------
+    peak : int
+        Bytes held at most, one after the other.
 
     Examples
     --------
     >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
-    >>> waits(work, [0, 2, 1, 3], limit=12)
-    [0, 0, 2, 2]
-    >>> waits(work, [0, 2, 1, 3], limit=100)
-    [0, 0, 0, 0]
+    >>> held = Held(work, [0, 2, 1, 3])
+    >>> held.peak, held.between(0, 2), held.between(2, 2)
+    (11, 21, 10)
     """
-    left, peaks = _held(work, order, last_uses(work, order))
-    limit = max(limit, max(peaks, default=0))
-    found: list[int] = []
-    done, made = 0, 0  # so many are done; bytes of all that came after them
-    for place, task in enumerate(order):
-        made += work.owned[task]
-        while done < place and (left[done - 1] if done else 0) + made > limit:
-            made -= work.owned[order[done]]
-            done += 1
-        found.append(done)
-    return found
+
+    def __init__(self, work: Work, order: Sequence[int]) -> None:
+        self._left, peaks = _held(work, order, last_uses(work, order))
+        self._made = list(accumulate([work.owned[task] for task in order], initial=0))
+        self.peak = max(peaks, default=0)
+
+    def between(self, done: int, place: int) -> int:
+        """Bytes held at most when the task at a place ends, where so many before it are done for certain.
+
+        What those left for later is still there, and all that comes between may be there as well.
+        """
+        return (self._left[done - 1] if done else 0) + self._made[place + 1] - self._made[done]
+
+    def waits(self, room: int) -> list[int]:
+        """For each place, how many tasks must be done before that one may begin.
+
+        Whatever runs side by side, no more is held than `room`, or than the order itself holds one by one.
+
+        Examples
+        --------
+        >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
+        >>> Held(work, [0, 2, 1, 3]).waits(room=12)
+        [0, 0, 2, 2]
+        >>> Held(work, [0, 2, 1, 3]).waits(room=100)
+        [0, 0, 0, 0]
+        """
+        room = max(room, self.peak)
+        found, done = [], 0
+        for place in range(len(self._left)):
+            while done < place and self.between(done, place) > room:
+                done += 1
+            found.append(done)
+        return found
 
 
 def last_uses(work: Work, order: Sequence[int]) -> list[int]:

@@ -19,17 +19,18 @@ from dask.highlevelgraph import HighLevelGraph
 import dask_rewrite
 from dask_rewrite.analysis.memory import graphs
 from dask_rewrite.analysis.memory.original import Original
-from dask_rewrite.analysis.memory.turns import thrifty_order, waits
+from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.hook.plans import chosen
-from dask_rewrite.hook.taking_turns import Ordered, _Gates, taking_turns
+from dask_rewrite.passes.take_turns.gates import Ordered, Turns, _Gates, taking_turns
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
 
 #: Blocks that are too large for steps of reductions to take in several of them.
 ROWS, LENGTH = 24, 20_000
 BLOCK = 8 * LENGTH
+AT_MOST = Turns("limit", 2 * BLOCK, 2 * BLOCK)
 
 
 def rows() -> da.Array:
@@ -105,11 +106,11 @@ def test_outputs_and_what_is_annotated_keep_what_they_have() -> None:
     with dask.annotate(priority=7):
         x = rows()
     graph, sizes = planned(x)
-    made = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), 2 * BLOCK)
+    made = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), AT_MOST)
     assert made is None or set(graph.outputs) <= made.nodes.keys()
     y = (x[LENGTH:] - x[:-LENGTH]).max()
     graph, sizes = planned(y)
-    waiting = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), 2 * BLOCK)
+    waiting = taking_turns(Ordered(graph, sizes, thrifty_order(sizes.likely)[0]), AT_MOST)
     assert waiting is not None
     assert waiting.outputs == graph.outputs
     assert len(waiting.annotations) == len(graph.annotations)
@@ -196,5 +197,5 @@ def test_long_chains_are_looked_through_once(blocks: int) -> None:
     sizes = graphs.Sized(range(n), [], [work])
     gates = _Gates(Ordered(Graph(nodes, (n - 1,)), sizes, range(n)), "gate")
     gates._first = Counted(gates._first)
-    gates.put(waits(work, range(n), 10 * blocks), 10 * blocks)
+    gates.put(Turns("gate", 10 * blocks, 10 * blocks))
     assert gates._first.looks <= 3 * n

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
-from dask_rewrite.analysis.memory.turns import waits
+from dask_rewrite.analysis.memory.turns import Held
 from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
@@ -20,6 +20,28 @@ from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
 
 #: What is so many times smaller than the limit waits for nothing.
 _SMALL = 1024
+
+
+class Turns(NamedTuple):
+    """When tasks wait, and until when.
+
+    Parameters
+    ----------
+    name : str
+        What gates are called after.
+    limit : int
+        Bytes: no task begins while it may make more than so many held.
+    room : int
+        Bytes: who waits does so until there is no more than that. The less it is, the fewer gates there are,
+        and the fewer tasks run side by side.
+    allow : callable
+        From the key of a task to whether it may wait.
+    """
+
+    name: str
+    limit: int
+    room: int
+    allow: Callable[[Key], bool] = bool
 
 
 class Ordered(NamedTuple):
@@ -40,7 +62,7 @@ class Ordered(NamedTuple):
     order: Sequence[int]
 
 
-def taking_turns(plan: Ordered, limit: int) -> Graph | None:
+def taking_turns(plan: Ordered, turns: Turns) -> Graph | None:
     """The same tasks, of which some wait until enough of what came before has been let go of.
 
     Tasks that make something large wait for a *gate*, a task without a result that depends on what has to be
@@ -51,20 +73,20 @@ def taking_turns(plan: Ordered, limit: int) -> Graph | None:
     ----------
     plan : Ordered
         The plan, and an order in which it holds little.
-    limit : int
-        Bytes.
+    turns : Turns
+        How much may be held.
 
     Returns
     -------
     Graph or None
         None if nothing needs to wait, or others whom nobody knows may hold the same blocks.
     """
-    graph, sized, order = plan
+    graph = plan.graph
     if graph.origin.shared:
         return None
-    token = fingerprint([graph.origin.token, "memory-limit", str(limit)])
-    gates = _Gates(plan, mark("memory-limit", token))
-    gates.put(waits(sized.likely, order, limit), limit)
+    token = fingerprint([graph.origin.token, turns.name, str(turns.limit)])
+    gates = _Gates(plan, mark(turns.name, token))
+    gates.put(turns)
     return replace(graph, nodes=gates.nodes) if gates.made else None
 
 
@@ -76,23 +98,32 @@ class _Gates:
         self.nodes: dict[Key, Any] = dict(plan.graph.nodes)
         self.made: set[Key] = set()
         self._keys, self._work, self._order, self._name = plan.sized.keys, work, order, name
+        self._outputs = frozenset(plan.graph.outputs)
         self._last, self._seen = 0, 0  # where the last gate stands, and how far was looked since
         self._waiting: list[int] = []  # places since the last gate that have no user before `_seen`
         place = {task: i for i, task in enumerate(order)}
         users = work.users()
         self._first = [min([place[user] for user in users[task]], default=len(order)) for task in order]
 
-    def put(self, bounds: Sequence[int], limit: int) -> None:
-        """Have each large task wait until as many are done as its bound says."""
+    def put(self, turns: Turns) -> None:
+        """Have each large task that may make too much held wait until there is room."""
         work, keys = self._work, self._keys
+        held = Held(work, self._order)
+        bounds = held.waits(turns.room)
+        limit = max(turns.limit, held.peak)
         known = [0] * len(work)  # so many are done when a task begins, for what it waits for already
         for place, task in enumerate(self._order):
             bound = bounds[place]
             known[task] = max([known[one] for one in work.inputs[task]], default=0)
-            node = self.nodes[keys[task]]
-            if bound <= known[task] or work.owned[task] * _SMALL < limit:
+            key = keys[task]
+            node = self.nodes[key]
+            if bound <= known[task] or work.owned[task] * _SMALL < turns.limit:
                 continue
-            if type(node) is not Task or not may_move(node.func):
+            if held.between(known[task], place) <= limit:
+                continue
+            if type(node) is not Task or not may_move(node.func) or key in self._outputs:
+                continue
+            if not turns.allow(key):
                 continue
             if bound > self._last:
                 ends = self._ends(bound)
@@ -102,7 +133,7 @@ class _Gates:
                 self._make(bound, ends)
             gate: Key = (self._name, self._last)
             waits = waiting(nameless(node), [TaskRef(gate)])
-            self.nodes[node.key] = under(node.key, waits, node._data_producer)
+            self.nodes[key] = under(key, waits, node._data_producer)
             known[task] = self._last
 
     def _ends(self, bound: int) -> list[int]:

@@ -1,0 +1,123 @@
+"""Tasks that wait for each other, where far more would be held than one after the other needs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from heapq import nlargest
+from typing import Any, ClassVar, NamedTuple
+
+from dask._task_spec import Task
+from dask.typing import Key
+from dask.utils import format_bytes
+
+from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.memory.runs import needs_of, peak_of
+from dask_rewrite.analysis.memory.turns import thrifty_order
+from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.kinds import is_array
+from dask_rewrite.graph.names import layer_name
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.site import Site
+from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
+from dask_rewrite.passes.take_turns.numbers import numbers_of
+from dask_rewrite.passes.waiting import HELD, Waiting
+from dask_rewrite.scheduler import Machine
+
+#: A task that needs one part in so many of all that is made is not done soon after its first block is there.
+_PART = 4
+#: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
+_LOOSE = 1.25
+#: On a cluster blocks travel more where tasks wait: there is room for one part in so many of its memory.
+_ROOM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TakeTurns:
+    """Blocks that wait for their neighbours → the next ones are made when these have been let go of.
+
+    Schedulers go for one result after the other (depth first). Where results share blocks, as the steps of a
+    stencil do, all blocks may be there before any can go, though row by row a few are enough. With an order
+    in which little is held (Sethi and Ullman 1970, Liu 1987 for trees; a heuristic here), tasks that
+    make much wait for a gate, until enough of what came before is gone. Nothing is computed twice or in
+    another way.
+
+    Parameters
+    ----------
+    min_bytes : int
+        Less than this is held, as are blocks with several users that weigh less together.
+    gain : int
+        Percent of what is held with gates that has to be held without, at least.
+    """
+
+    name: ClassVar[str] = "take-turns"
+    min_bytes: int = HELD
+    gain: int = 150
+
+    def run(self, graph: Graph, context: Context) -> Graph:
+        if graph.origin.shared or context.options.memory_limit is not None:
+            return graph  # which is kept with gates of its own, where they are needed
+        site, running, remarks = Site(graph, context), context.machine, context.remarks
+        if not self._has_soon_used(site):
+            return graph
+        sizes = numbers_of(site)
+        way = self._way(sizes.likely, running)
+        if not way.order:
+            remarks.missed(self.name, None, "no order holds much less")
+            return graph
+        if running.workers > 1 and way.held * _ROOM < running.memory:
+            remarks.missed(self.name, None, "the cluster has room for all: blocks stay where they are made")
+            return graph
+        turns = Turns(self.name, int(_LOOSE * way.room), way.room, partial(remarks.allow, self.name))
+        made = taking_turns(Ordered(graph, sizes, way.order), turns)
+        if made is None:
+            return graph
+        gates = len(made.nodes) - len(graph.nodes)
+        said = f"{format_bytes(way.held)} would be held, and are {format_bytes(turns.limit)}; gates: {gates}"
+        remarks.applied(self.name, None, said, gates)
+        return made
+
+    def _has_soon_used(self, site: Site) -> bool:
+        """Whether there is much of which all users can be done soon after it."""
+        layers: defaultdict[Any, list[Key]] = defaultdict(list)
+        for key, users in site.context.users(site.graph).items():
+            if users > 1:
+                layers[layer_name(key)].append(key)
+        total, waiting = 0, None
+        for keys in layers.values():
+            key = keys[len(keys) // 2]
+            block, node = estimate(site.facts, key), site.node(key)
+            nbytes = 0 if block is None else block.nbytes * len(keys)
+            if type(node) is not Task or nbytes * len(layers) < self.min_bytes:
+                continue
+            if any(is_array(site.node(dep)) for dep in node._dependencies):
+                continue  # a part of what is in memory anyway
+            waiting = waiting or Waiting(site, _PART)
+            if not any(map(waiting.needs_much, site.consumers(key))):
+                total += nbytes
+        return total >= self.min_bytes
+
+    def _way(self, work: Work, running: Machine) -> _Way:
+        """An order that holds little; none if others hold not much more.
+
+        Next to what is held one after the other, as many tasks need room as there are threads.
+        """
+        needs = nlargest(running.threads, needs_of(work))
+        held = peak_of(work, *running.layout)
+        least = max(self.min_bytes, self.gain * _LOOSE / 100 * sum(needs))
+        if held < least:  # no order holds less than one task needs
+            return _Way((), 0, held)
+        order, peak = thrifty_order(work)
+        room = peak + sum(needs[1:])
+        return _Way(order if held * 100 >= self.gain * _LOOSE * room else (), room, held)
+
+
+class _Way(NamedTuple):
+    """An order of tasks, the bytes that it needs, and those that are held without it."""
+
+    order: Sequence[int]
+    room: int
+    held: int

@@ -1,0 +1,34 @@
+"""The tasks of a graph as numbers, from what passes found out of them."""
+
+from __future__ import annotations
+
+from dask._task_spec import DataNode
+from dask.typing import Key
+
+from dask_rewrite.analysis.estimates import beliefs_of, estimate
+from dask_rewrite.analysis.memory.blocks import Result, Results
+from dask_rewrite.analysis.memory.graphs import Sized, order_of_numbers, sized
+from dask_rewrite.passes.site import Site
+
+
+def numbers_of(site: Site) -> Sized:
+    """A graph as numbers, in dask's order: blocks weigh what is known of them, or else taken for granted.
+
+    Parameters
+    ----------
+    site : Site
+        The graph, and what is known of its blocks by now.
+    """
+    results = Results(site.node, lambda key: None, beliefs_of(site.facts))
+
+    def result_of(key: Key) -> Result:
+        # most tasks make a block of their own, whose size was asked for before
+        if type(site.node(key)) is not DataNode and site.effect(key) != "view":
+            block = estimate(site.facts, key)
+            if block is not None:
+                return Result(block.nbytes, block.nbytes)
+        return Result(*results.sizes(key))
+
+    graph = site.graph
+    threads = site.context.machine.threads
+    return sized(graph.nodes, graph.outputs, result_of, threads, order_of_numbers)

@@ -1,0 +1,183 @@
+"""Tasks take turns where far more blocks would be held than need to be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from benchmarks.forecasts import Added
+from dask._task_spec import Task
+from dask.graph_manipulation import chunks
+
+import dask_rewrite
+from dask_rewrite import scheduler
+from dask_rewrite.passes import take_turns, waiting
+from dask_rewrite.scheduler import as_if
+from distributed import Client, LocalCluster
+from helpers import assert_same, stock, switched_on
+
+OFF = {"rewrite.disable": ["take-turns"]}
+#: Blocks of 80 kB: (4, 50, 50), so many times and rows of as many.
+TIMES, ROWS = 12, 3
+ALL = TIMES * ROWS**2 * 80_000
+#: Blocks with several users of these programs are taken for much.
+LOW = {"rewrite.options": {"take-turns": {"min-bytes": ALL // 8}}}
+
+
+def _load(calls: Counter[Any], block_info: Any = None) -> np.ndarray:
+    where = block_info[None]
+    calls[tuple(where["chunk-location"])] += 1
+    first = 1000 * sum(where["chunk-location"])
+    return (first + np.arange(np.prod(where["chunk-shape"])) % 997.0).reshape(where["chunk-shape"])
+
+
+def fields(calls: Counter[Any] | None = None) -> da.Array:
+    """Blocks of a function that nobody knows."""
+    cut = ((4,) * TIMES, (50,) * ROWS, (50,) * ROWS)
+    return da.map_blocks(_load, Counter() if calls is None else calls, chunks=cut, dtype=float)
+
+
+def slope(x: da.Array) -> da.Array:
+    """Each mean waits for all times, and each of these for the means of its neighbours."""
+    return (da.gradient(x, axis=1) ** 2 + da.gradient(x, axis=2) ** 2).mean(axis=0)
+
+
+def stencil(x: da.Array) -> da.Array:
+    """Slices that are added: all sums are put together from blocks and slivers of their neighbours."""
+    y = x[:, 2:, 1:-1] + x[:, :-2, 1:-1] + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * x[:, 1:-1, 1:-1]
+    return y.max()
+
+
+def gates_of(*made: Any, **config: Any) -> int:
+    with switched_on(**{**LOW, "scheduler": "threads", "num_workers": 2, **config}):
+        graph = dict(dask.base.collections_to_expr(made).optimize().__dask_graph__())
+    return sum(type(node) is Task and node.func is chunks.checkpoint for node in graph.values())
+
+
+def held(made: Any, **config: Any) -> tuple[int, Any]:
+    with switched_on(**{**LOW, "scheduler": "sync", **config}), Added() as found:
+        value = made.compute()
+    return found.peak, value
+
+
+@pytest.mark.parametrize("program", [slope, stencil])
+def test_a_fraction_of_the_blocks_is_held(program: Any) -> None:
+    x = fields()
+    with stock(scheduler="sync"):
+        expected = program(x).compute()
+    here, found = held(program(x))
+    without, _ = held(program(x), **OFF)
+    assert_same(found, expected)
+    assert here < without / 2
+    assert here < ALL / 4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_each_block_is_made_once(threads: int) -> None:
+    calls: Counter[Any] = Counter()
+    x = slope(fields(calls))
+    with stock(scheduler="sync"):
+        expected = slope(fields()).compute()
+    assert gates_of(x, num_workers=threads)
+    with switched_on(**LOW, scheduler="threads", num_workers=threads):
+        assert_same(x.compute(), expected)
+    assert set(calls.values()) == {1}
+
+
+def test_blocks_that_are_not_much_together() -> None:
+    for least, some in ((ALL // 2, True), (ALL + 1, False)):
+        options = {"take-turns": {"min-bytes": least}}
+        assert bool(gates_of(slope(fields()), **{"rewrite.options": options})) is some
+
+
+def test_what_no_order_helps() -> None:
+    x = fields()
+    assert not gates_of(x - x.mean())
+    assert not gates_of((x - x.mean(axis=0)).std(axis=0))  # column by column, by itself
+    assert not gates_of((x + 1).sum())
+    assert gates_of(slope(x), slope(x * 2))
+
+
+def test_how_much_less_it_has_to_be() -> None:
+    for gain, some in ((100, True), (5000, False)):
+        options = {"take-turns": {"min-bytes": ALL // 8, "gain": gain}}
+        assert bool(gates_of(slope(fields()), **{"rewrite.options": options})) is some
+
+
+def test_blocks_in_memory_are_there_anyway() -> None:
+    numbers = np.arange(ALL // 8, dtype=float).reshape(4 * TIMES, 50 * ROWS, -1)
+    x = da.from_array(numbers, chunks=(4, 50, 50))
+    assert not gates_of(stencil(x))
+
+
+def test_results_that_hold_all_blocks_anyway() -> None:
+    assert not gates_of(da.gradient(fields(), axis=1))
+
+
+def test_what_is_asked_for_waits_for_nothing_that_was_not_needed() -> None:
+    x = fields()
+    with switched_on(**LOW, scheduler="threads", num_workers=2):
+        graph = dict(dask.base.collections_to_expr((x, slope(x))).optimize().__dask_graph__())
+    for key in dask.core.flatten(x.__dask_keys__()):
+        assert "bind" not in repr(graph[key])
+
+
+def test_others_whom_nobody_knows_may_hold_the_blocks() -> None:
+    with switched_on(**LOW, scheduler="threads", num_workers=2):
+        (found,) = dask.optimize(slope(fields()))
+    assert not any(getattr(node, "func", None) is chunks.checkpoint for node in dict(found.dask).values())
+
+
+def test_a_limit_is_kept_in_its_own_way() -> None:
+    assert not gates_of(slope(fields()), **{"rewrite.memory-limit": "1 GB"})
+
+
+def test_a_cluster_with_room_and_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = slope(fields())
+    for memory, some in ((1_000 * ALL, False), (ALL, True), (0, True)):
+        monkeypatch.setattr(scheduler, "_physical_memory", lambda memory=memory: memory)
+        assert bool(gates_of(program, **as_if(1, 2))) is some
+
+
+def test_explain_says_what_it_does_and_bisect_may_leave_it_out() -> None:
+    with switched_on(**LOW, scheduler="threads", num_workers=2):
+        said = str(dask_rewrite.explain(slope(fields())))
+    assert "would be held" in said
+    assert not gates_of(slope(fields()), **OFF)
+    assert not gates_of(slope(fields()), **{"rewrite.bisect-limit": 0})
+
+
+def test_the_same_program_has_the_same_names() -> None:
+    with switched_on(**LOW, scheduler="threads", num_workers=2):
+        one, two = (
+            dict(dask.base.collections_to_expr((slope(fields(Counter())),)).optimize().__dask_graph__())
+            for _ in range(2)
+        )
+    assert sorted(map(str, one)) == sorted(map(str, two))
+
+
+@pytest.mark.parametrize("part", [1, waiting.PART])
+def test_users_that_wait_for_much(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is taken for much, answers are those of dask."""
+    monkeypatch.setattr(take_turns, "_PART", part)
+    with stock(scheduler="sync"):
+        expected = stencil(fields()).compute()
+    assert bool(gates_of(stencil(fields()))) is (part == 1)
+    assert_same(held(stencil(fields()))[1], expected)
+
+
+def test_on_a_cluster_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers without this package in their graphs: gates are dask's own functions."""
+    monkeypatch.setattr(take_turns, "_ROOM", 10**9)
+    with stock(scheduler="sync"):
+        expected = slope(fields()).compute(), stencil(fields()).compute()
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        assert gates_of(slope(fields()), scheduler=None)
+        with switched_on(**LOW):
+            found = dask.compute(slope(fields()), stencil(fields()))
+    for one, other in zip(found, expected):
+        assert_same(one, other)
