@@ -50,11 +50,11 @@ def _layers(
     graph: Graph, owner: Mapping[Key, str], place: Mapping[Key, Any] | None, collections: Any
 ) -> tuple[dict[str, Any], dict[str, set[str]]]:
     """Layers and their dependencies, from the place of each task."""
-    if place is None and not collections:  # straight to a scheduler: one layer is enough
-        return {"rewrite-tasks-0": TaskLayer(graph.nodes)}, {"rewrite-tasks-0": set()}
-    grouped = _grouped(graph, owner, place, collections or ())
     # Layers of one name from two rewrites would overwrite each other where the graphs are merged.
-    token = _token(graph, collections) if collections else "tasks"
+    token = _token(graph, collections) if collections else graph.origin.token
+    if place is None and not collections:  # straight to a scheduler: one layer is enough
+        return {f"rewrite-{token}-0": TaskLayer(graph.nodes)}, {f"rewrite-{token}-0": set()}
+    grouped = _grouped(graph, owner, place, collections or ())
     names = {
         group: group if isinstance(group, str) else f"rewrite-{token}-{i}" for i, group in enumerate(grouped)
     }

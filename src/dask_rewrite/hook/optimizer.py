@@ -22,10 +22,19 @@ from toolz import identity
 
 from dask_rewrite.config import OPTIMIZER, Options
 from dask_rewrite.graph.collector import collector_paused
-from dask_rewrite.graph.names import layer_name
 from dask_rewrite.hook.memory_limit import checkpoint, within_limit
 from dask_rewrite.hook.notes import watch
-from dask_rewrite.hook.parents import as_stock, asks_for_delayed, may_fuse_delayed, over, program_of
+from dask_rewrite.hook.parents import (
+    as_stock,
+    asks_for_delayed,
+    is_graph,
+    layer_of,
+    may_fuse_delayed,
+    over,
+    place_among_others,
+    program_of,
+    with_optimizer,
+)
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
 from dask_rewrite.scheduler import on_event_loop
@@ -66,6 +75,9 @@ class Optimizer(int, Expr):
     _name = OPTIMIZER
     operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
     _determ_token = OPTIMIZER
+    shares = (
+        False  #: others that are computed in the same call, and optimized apart, may hold the same blocks
+    )
 
     def __new__(cls) -> Optimizer:
         return int.__new__(cls, 0)
@@ -91,7 +103,7 @@ class Optimizer(int, Expr):
         TypeError
             If an argument is neither.
         """
-        if "keys" in kwargs or (len(args) == 2 and _is_graph(args[0])):
+        if "keys" in kwargs or (len(args) == 2 and is_graph(args[0])):
             dsk = args[0] if args else kwargs.pop("dsk")
             wanted = args[1] if len(args) > 1 else kwargs.pop("keys")
             return self._optimize_graph(dsk, wanted, **kwargs)
@@ -115,7 +127,15 @@ class Optimizer(int, Expr):
         within_limit(hlg, graph, outputs)
         if graph is None:  # too large, or something failed and was reported
             return array_optimize(dsk, keys)
-        return assemble(graph, toolz.groupby(partial(_layer_of, hlg), flat))
+        return assemble(graph, toolz.groupby(partial(layer_of, hlg), flat))
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        """Called by dask before it puts collections of one optimizer together, whatever is in between."""
+        if not isinstance(parent, HLGExpr) or not (place := place_among_others(parent, dependents, self)):
+            return None
+        from dask_rewrite.hook.apart import Apart  # which is an optimizer, and seldom needed
+
+        return with_optimizer(parent, Apart(place))
 
     def _tune_up(self, parent: Expr) -> Expr | None:
         """Called by dask on the client with the expression that this is an operand of."""
@@ -138,7 +158,13 @@ class Optimizer(int, Expr):
         most = most_tasks()
         start = checkpoint()
         first = rewrite_tasks(
-            hlg, outputs, fuse_text_keys=fuse, max_tasks=most, trace=trace, checkpoint=start
+            hlg,
+            outputs,
+            fuse_text_keys=fuse,
+            shared=self.shares,
+            max_tasks=most,
+            trace=trace,
+            checkpoint=start,
         )
         if trace is None and waits and first is None:
             warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
@@ -190,57 +216,10 @@ class Optimizer(int, Expr):
     __dask_graph__ = _layer
 
 
-class Recorder(Optimizer):
-    """The optimizer, writing down what it does with the graphs that it is offered.
-
-    Attributes
-    ----------
-    trace : Trace or None
-        What became of the first graph; None if it was not asked, as for dataframes.
-    raw : HighLevelGraph or None
-        That graph as it came.
-    """
-
-    def __init__(self, nbytes: bool = False) -> None:
-        self.nbytes = nbytes
-        self.trace: Trace | None = None
-        self.raw: HighLevelGraph | None = None
-
-    def __new__(cls, nbytes: bool = False) -> Recorder:
-        return int.__new__(cls, 0)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # an expression's own looks for operands
-
-    def _tune_up(self, parent: Expr) -> Expr | None:
-        from dask_rewrite.pipeline.trace import Trace
-
-        if not isinstance(parent, HLGExpr):
-            return None
-        self.trace = Trace(nbytes=self.nbytes)
-        self.raw, _ = program_of(parent)
-        if not Options.current().enabled:
-            self.trace.form = "stock"
-            self.trace.remarks.missed("lower", None, "left to dask's own optimizer: rewrite.enabled is false")
-            return as_stock(parent)
-        return self._rewritten(parent, self.trace)
-
-
 def most_tasks() -> int:
     """A graph of more tasks is left to dask's own optimizer."""
     limit = Options.current().lower_limit
     return min(limit, MOST_ON_EVENT_LOOP) if on_event_loop() else limit
-
-
-def _layer_of(hlg: HighLevelGraph, key: Any) -> Any:
-    name = layer_name(key)
-    if name in hlg.layers:
-        return name
-    return next((n for n, layer in hlg.layers.items() if layer.is_materialized() and key in layer), name)
-
-
-def _is_graph(value: Any) -> bool:
-    return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")
 
 
 def asks_on_the_client() -> bool:

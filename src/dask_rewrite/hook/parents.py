@@ -6,13 +6,16 @@ the keys out of it, and puts it back together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import dask.config
-from dask._expr import HLGExpr, HLGFinalizeCompute
+from dask._expr import Expr, HLGExpr, HLGFinalizeCompute, _ExprSequence, _HLGExprSequence
 from dask._task_spec import Task
 from dask.array.optimization import optimize as array_optimize
+from dask.base import dont_optimize
 from dask.core import flatten
 from dask.delayed import Delayed
 from dask.delayed import optimize as delayed_optimize
@@ -23,6 +26,8 @@ from dask_rewrite.hook.finalize import slim, slim_value
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.scheduler import machine
 
+#: Collections that are computed together.
+_SEQUENCES = (_ExprSequence, _HLGExprSequence)
 #: What follows the computation of a delayed object, as dask names it.
 _DELAYED = Delayed("x", {}).__dask_postcompute__()[0]
 
@@ -44,18 +49,54 @@ def program_of(parent: HLGExpr) -> tuple[HighLevelGraph, Any]:
 
 
 def over(parent: HLGExpr, hlg: HighLevelGraph, keys: Any) -> HLGExpr:
-    """The same kind of expression over a rewritten graph, with nothing left to optimize."""
-    kind = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
-    return kind(dsk=hlg, output_keys=keys)  # type: ignore[no-untyped-call] # dask has no types here
+    """The same kind of expression over a rewritten graph, with nothing left to optimize.
+
+    Its optimizer does nothing, and is equal to no other: dask puts all expressions together that have the
+    same one, or none.
+    """
+    kind: Any = HLGExpr if isinstance(parent, HLGFinalizeCompute) else type(parent)
+    found: HLGExpr = kind(dsk=hlg, low_level_optimizer=partial(dont_optimize), output_keys=keys)
+    return found
 
 
 def as_stock(parent: HLGExpr) -> HLGExpr:
     """The expression as it is without this package: over the raw graph, with dask's own optimizer."""
+    return with_optimizer(parent, _stock_optimizer(parent))
+
+
+def with_optimizer(parent: HLGExpr, optimizer: Any) -> HLGExpr:
+    """The same expression with another optimizer."""
     operands = list(parent.operands)
-    operands[parent._parameters.index("low_level_optimizer")] = _stock_optimizer(parent)
+    operands[parent._parameters.index("low_level_optimizer")] = optimizer
     if isinstance(parent, HLGFinalizeCompute):
-        operands[0] = as_stock(operands[0])
+        operands[0] = with_optimizer(operands[0], optimizer)
     return type(parent)(*operands)
+
+
+def place_among_others(parent: Expr, dependents: Mapping[str, Any], ours: Any) -> int:
+    """Where a collection stands among those that are computed with it, if others come between ours; else 0.
+
+    Parameters
+    ----------
+    parent : Expr
+        The expression of the collection.
+    dependents : mapping
+        From names of expressions to weak references to those that they are part of.
+    ours : Optimizer
+        The optimizer of collections that dask would put together.
+
+    Returns
+    -------
+    int
+        Groups up to that of the collection; 0 if ours are in one group anyway.
+    """
+    wholes = [ref() for ref in dependents.get(parent._name, ())]
+    parts = next((whole.operands for whole in wholes if isinstance(whole, _SEQUENCES)), ())
+    is_ours = [isinstance(part, HLGExpr) and part.low_level_optimizer == ours for part in parts]
+    groups = list(accumulate([one != other for one, other in pairwise(is_ours)], initial=1))
+    if len({group for group, mine in zip(groups, is_ours) if mine}) < 2:
+        return 0
+    return next((group for group, part in zip(groups, parts) if part._name == parent._name), 0)
 
 
 def asks_for_delayed(parent: HLGExpr) -> bool:
@@ -135,3 +176,16 @@ def _slim_layers(hlg: HighLevelGraph, keys: Any) -> HighLevelGraph:
             if type(task) is Task:
                 layers[name] = MaterializedLayer({name: slim(task)}, annotations=layer.annotations)
     return HighLevelGraph(layers, hlg.dependencies)
+
+
+def layer_of(hlg: HighLevelGraph, key: Any) -> Any:
+    """The layer that a key is in."""
+    name = layer_name(key)
+    if name in hlg.layers:
+        return name
+    return next((n for n, layer in hlg.layers.items() if layer.is_materialized() and key in layer), name)
+
+
+def is_graph(value: Any) -> bool:
+    """Whether it is a graph, and no collection."""
+    return isinstance(value, (HighLevelGraph, Mapping)) and not hasattr(value, "__dask_graph__")

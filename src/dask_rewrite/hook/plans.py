@@ -141,7 +141,7 @@ class _Search:
         sizes = self._sized(plan, self._original.rewritten(plan.nodes).of)
         if self._take(plan, sizes, name, _SURELY * limit):
             return True
-        order, peak = thrifty_order(sizes.likely)
+        order, peak = thrifty_order(sizes.likely, sizes.keys)
         # what waits holds as much as it does one by one: there is no need to simulate that
         ordered = Ordered(plan, sizes, order)
         if peak <= limit or sizes.unknown or peak < _LESS * self._least():

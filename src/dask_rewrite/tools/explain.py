@@ -49,7 +49,7 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
     >>> report.after.tasks <= report.before.tasks
     True
     """
-    from dask_rewrite.hook.optimizer import Recorder
+    from dask_rewrite.hook.recorder import Recorder
     from dask_rewrite.pipeline.trace import Step, Trace
     from dask_rewrite.tools.too_large import too_large
 

@@ -9,7 +9,7 @@ from dask.utils import key_split
 
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.hook.notes import WITHOUT, Origin, origin
-from dask_rewrite.hook.optimizer import Recorder
+from dask_rewrite.hook.recorder import Recorder
 from dask_rewrite.tools.expressions import expression_of
 from dask_rewrite.tools.preflight import layers_of
 

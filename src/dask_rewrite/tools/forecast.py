@@ -131,7 +131,7 @@ def forecast(*collections: Any, threads: int | None = None, workers: int | None 
     >>> found.before.peak >= x.nbytes
     True
     """
-    from dask_rewrite.hook.optimizer import Recorder
+    from dask_rewrite.hook.recorder import Recorder
 
     recorder = Recorder()
     # rewritten for what was asked about

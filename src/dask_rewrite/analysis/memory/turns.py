@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 
+from dask.typing import Key
+
+from dask_rewrite.analysis.memory.sweeps import sweeps
 from dask_rewrite.analysis.memory.threads import on_threads
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.postorder import postorder
@@ -14,8 +17,15 @@ from dask_rewrite.graph.postorder import postorder
 _STEPS = 64
 
 
-def thrifty_order(work: Work) -> tuple[list[int], int]:
+def thrifty_order(work: Work, keys: Sequence[Key] = ()) -> tuple[list[int], int]:
     """The order in which one task after the other holds least, of those that are tried, and what that is.
+
+    Parameters
+    ----------
+    work : Work
+        The graph as numbers.
+    keys : sequence of Key, optional
+        The names of its tasks; with them orders along arrays are tried, too.
 
     Examples
     --------
@@ -27,7 +37,8 @@ def thrifty_order(work: Work) -> tuple[list[int], int]:
     """
     best: tuple[list[int], int] | None = None
     numbers = [task for task in range(len(work)) if task not in work.given]
-    for order in (on_threads(work, 1).ended, list(_Thrifty(work)), numbers):
+    along = sweeps(work, keys) if keys else ()
+    for order in (on_threads(work, 1).ended, list(_Thrifty(work)), numbers, *along):
         peak = max(_held(work, order, last_uses(work, order))[1], default=0)
         if best is None or peak < best[1]:
             best = order, peak

@@ -9,7 +9,7 @@ but neither tasks nor graphs nor dtypes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,13 @@ class Mosaic:
     True
     """
 
-    __slots__ = ("_index", "pattern", "pieces", "shape")
+    __slots__ = ("_index", "_parts", "pattern", "pieces", "shape")
 
     def __init__(self, shape: Shape, pieces: tuple[Piece, ...]) -> None:
         self.shape = shape
         self.pieces = pieces
         self._index: Any = None
+        self._parts = -1  # not counted yet
         self.pattern: Any = None  # what it has in common with others: see the module ``likeness``
 
     def __eq__(self, other: object) -> bool:
@@ -57,10 +58,9 @@ class Mosaic:
     @property
     def parts(self) -> int:
         """How many pieces come from sources."""
-        pieces = self.pieces
-        if len(pieces) == 1:
-            return int(type(pieces[0].source) is not Fill)
-        return sum([type(piece.source) is not Fill for piece in pieces])
+        if self._parts < 0:
+            self._parts = sum([type(piece.source) is not Fill for piece in self.pieces])
+        return self._parts
 
     def near(self, low: Sequence[int], high: Sequence[int]) -> Sequence[Piece]:
         """The pieces that may overlap a box; finds them fast among many."""
@@ -197,14 +197,14 @@ def composed(mosaic: Mosaic, form: Callable[[Any], Mosaic | None]) -> Mosaic:
     return Mosaic(mosaic.shape, tuple(merged(pieces, len(mosaic.shape))))
 
 
-def seen_through(piece: Piece, inner: Mosaic) -> Iterable[Piece]:
+def seen_through(piece: Piece, inner: Mosaic) -> Iterator[Piece]:
     """The pieces of a source that a piece shows, in the coordinates of the piece's result."""
     pieces, axes = inner.pieces, piece.axes
     if len(pieces) == 1:  # it covers the whole source
-        return [Piece(piece.at, piece.shape, pieces[0].source, seen_axes(pieces[0], axes))]
+        yield Piece(piece.at, piece.shape, pieces[0].source, seen_axes(pieces[0], axes))
+        return
     ends = [_ends(piece, axis) for axis in axes]
     low, high = [min(pair) for pair in ends], [max(pair) + 1 for pair in ends]
-    found = []
     for part in inner.near(low, high):
         first, last = list(piece.at), [a + n for a, n in zip(piece.at, piece.shape)]
         for (offset, step, along), start, size in zip(axes, part.at, part.shape):
@@ -223,8 +223,7 @@ def seen_through(piece: Piece, inner: Mosaic) -> Iterable[Piece]:
                 break
         else:
             shape = tuple([b - a for a, b in zip(first, last)])
-            found.append(Piece(tuple(first), shape, part.source, seen_axes(part, axes)))
-    return found
+            yield Piece(tuple(first), shape, part.source, seen_axes(part, axes))
 
 
 def _ends(piece: Piece, axis: Axis) -> tuple[int, int]:

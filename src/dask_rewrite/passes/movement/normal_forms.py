@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -125,7 +126,7 @@ class Forms:
                 stage = self.forms[piece.source][0]
                 if prod(piece.shape) >= prod(stage.shape):
                     break
-                parts = list(seen_through(piece, stage))
+                parts = list(islice(seen_through(piece, stage), 2))
                 if len(parts) != 1:
                     break
                 made[i], changed = (piece := parts[0]), True
@@ -161,8 +162,9 @@ class Forms:
             return False
         shape, axes = found
         shown = seen_through(Piece((0,) * len(shape), shape, None, axes), form[0])
-        count = sum([type(piece.source) is not Fill for piece in shown])
-        if count <= 1 or count <= self._allowed(1, {ref.key: form[0].parts}):
+        allowed = max(1, int(self._allowed(1, {ref.key: form[0].parts})))
+        # no more are looked at: many slices of many pieces each would take long
+        if not any(islice((piece for piece in shown if type(piece.source) is not Fill), allowed, None)):
             return False
         self._kept.add(ref.key)
         return True

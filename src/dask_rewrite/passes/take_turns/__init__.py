@@ -14,9 +14,9 @@ from dask.typing import Key
 from dask.utils import format_bytes
 
 from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.runs import needs_of, peak_of
 from dask_rewrite.analysis.memory.turns import thrifty_order
-from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.kinds import is_array
 from dask_rewrite.graph.names import layer_name
@@ -64,7 +64,7 @@ class TakeTurns:
         if not self._has_soon_used(site):
             return graph
         sizes = numbers_of(site)
-        way = self._way(sizes.likely, running)
+        way = self._way(sizes, running)
         if not way.order:
             remarks.missed(self.name, None, "no order holds much less")
             return graph
@@ -100,17 +100,18 @@ class TakeTurns:
                 total += nbytes
         return total >= self.min_bytes
 
-    def _way(self, work: Work, running: Machine) -> _Way:
+    def _way(self, sizes: Sized, running: Machine) -> _Way:
         """An order that holds little; none if others hold not much more.
 
         Next to what is held one after the other, as many tasks need room as there are threads.
         """
+        work = sizes.likely
         needs = nlargest(running.threads, needs_of(work))
         held = peak_of(work, *running.layout)
         least = max(self.min_bytes, self.gain * _LOOSE / 100 * sum(needs))
         if held < least:  # no order holds less than one task needs
             return _Way((), 0, held)
-        order, peak = thrifty_order(work)
+        order, peak = thrifty_order(work, sizes.keys)
         room = peak + sum(needs[1:])
         return _Way(order if held * 100 >= self.gain * _LOOSE * room else (), room, held)
 

@@ -1,0 +1,51 @@
+"""The optimizer that writes down what it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dask._expr import Expr, HLGExpr
+from dask.highlevelgraph import HighLevelGraph
+
+from dask_rewrite.config import Options
+from dask_rewrite.hook.optimizer import Optimizer
+from dask_rewrite.hook.parents import as_stock, program_of
+
+if TYPE_CHECKING:
+    from dask_rewrite.pipeline.trace import Trace
+
+
+class Recorder(Optimizer):
+    """The optimizer, writing down what it does with the graphs that it is offered.
+
+    Attributes
+    ----------
+    trace : Trace or None
+        What became of the first graph; None if it was not asked, as for dataframes.
+    raw : HighLevelGraph or None
+        That graph as it came.
+    """
+
+    def __init__(self, nbytes: bool = False) -> None:
+        self.nbytes = nbytes
+        self.trace: Trace | None = None
+        self.raw: HighLevelGraph | None = None
+
+    def __new__(cls, nbytes: bool = False) -> Recorder:
+        return int.__new__(cls, 0)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # an expression's own looks for operands
+
+    def _tune_up(self, parent: Expr) -> Expr | None:
+        from dask_rewrite.pipeline.trace import Trace
+
+        if not isinstance(parent, HLGExpr):
+            return None
+        self.trace = Trace(nbytes=self.nbytes)
+        self.raw, _ = program_of(parent)
+        if not Options.current().enabled:
+            self.trace.form = "stock"
+            self.trace.remarks.missed("lower", None, "left to dask's own optimizer: rewrite.enabled is false")
+            return as_stock(parent)
+        return self._rewritten(parent, self.trace)
