@@ -75,7 +75,10 @@ def test_reads_what_is_needed(name: str, dtype: str) -> None:
         before, expected = gets(make, source, (20, 20))
     with switched_on():
         after, found = gets(make, source, (20, 20))
-    assert_same(found, expected)
+    if name == "matmul" and dtype == "f8":  # which adds in another order for other shapes, on some processors
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+    else:
+        assert_same(found, expected)
     assert after <= wanted <= before
 
 
