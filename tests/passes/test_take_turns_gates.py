@@ -172,7 +172,11 @@ def test_a_cheaper_plan_that_fits_is_taken() -> None:
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": ROWS * 4 * BLOCK}):
         plan, _ = chosen(raw, graph, keys, rewrite, Options.current())
     assert plan is graph
-    with dask.config.set({"num_workers": 2, "rewrite.memory-limit": BLOCK}):
+    x = rows()
+    raw, keys = raw_of(abs(x - x.mean()).max())  # which no order helps
+    graph = rewrite_tasks(raw, keys)
+    assert graph is not None
+    with dask.config.set({"num_workers": 2, "rewrite.memory-limit": 6 * BLOCK}):
         chosen(raw, graph, keys, rewrite, Options.current())
     assert asked == [True, True, True]
 

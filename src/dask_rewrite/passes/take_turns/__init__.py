@@ -24,9 +24,11 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
 from dask_rewrite.passes.take_turns.numbers import numbers_of
-from dask_rewrite.passes.waiting import HELD, Waiting
+from dask_rewrite.passes.waiting import Waiting
 from dask_rewrite.scheduler import Machine
 
+#: Less is held: to plan it takes as long as to schedule some tasks.
+MIN_BYTES = 2**24
 #: A task that needs one part in so many of all that is made is not done soon after its first block is there.
 _PART = 4
 #: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
@@ -54,7 +56,7 @@ class TakeTurns:
     """
 
     name: ClassVar[str] = "take-turns"
-    min_bytes: int = HELD
+    min_bytes: int = MIN_BYTES
     gain: int = 150
 
     def run(self, graph: Graph, context: Context) -> Graph:
