@@ -79,8 +79,8 @@ def test_no_more_is_loaded_than_with_dask(names: tuple[str, ...]) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    layout = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
-    with LocalCluster(**layout, dashboard_address=None) as cluster, Client(cluster) as found:
+    layout = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "silence_logs": 60}
+    with LocalCluster(**layout, dashboard_address=":0") as cluster, Client(cluster) as found:
         yield found
 
 

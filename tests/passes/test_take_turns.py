@@ -17,7 +17,6 @@ import dask_rewrite
 from dask_rewrite import scheduler
 from dask_rewrite.passes import take_turns, waiting
 from dask_rewrite.scheduler import as_if
-from distributed import Client, LocalCluster
 from helpers import assert_same, stock, switched_on
 
 OFF = {"rewrite.disable": ["take-turns"]}
@@ -170,14 +169,6 @@ def test_users_that_wait_for_much(part: int, monkeypatch: pytest.MonkeyPatch) ->
     assert_same(held(stencil(fields()))[1], expected)
 
 
-def test_on_a_cluster_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers without this package in their graphs: gates are dask's own functions."""
-    monkeypatch.setattr(take_turns, "_ROOM", 10**9)
-    with stock(scheduler="sync"):
-        expected = slope(fields()).compute(), stencil(fields()).compute()
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        assert gates_of(slope(fields()), scheduler=None)
-        with switched_on(**LOW):
-            found = dask.compute(slope(fields()), stencil(fields()))
-    for one, other in zip(found, expected):
-        assert_same(one, other)
+def test_no_event_loop_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take_turns, "on_event_loop", lambda: True)
+    assert not gates_of(slope(fields()))

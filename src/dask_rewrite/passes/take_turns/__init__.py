@@ -25,7 +25,7 @@ from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
 from dask_rewrite.passes.take_turns.numbers import numbers_of
 from dask_rewrite.passes.waiting import Waiting
-from dask_rewrite.scheduler import Machine
+from dask_rewrite.scheduler import Machine, on_event_loop
 
 #: Less is held: to plan it takes as long as to schedule some tasks.
 MIN_BYTES = 2**24
@@ -62,6 +62,8 @@ class TakeTurns:
     def run(self, graph: Graph, context: Context) -> Graph:
         if graph.origin.shared or context.options.memory_limit is not None:
             return graph  # which is kept with gates of its own, where they are needed
+        if on_event_loop():
+            return graph  # which waits meanwhile
         site, running, remarks = Site(graph, context), context.machine, context.remarks
         if not self._has_soon_used(site):
             return graph
