@@ -33,6 +33,8 @@ MIN_BYTES = 2**24
 _PART = 4
 #: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
 _LOOSE = 1.25
+#: Room for so many times what tasks that run side by side need: some of them wait for others.
+_AT_ONCE = 2
 #: On a cluster blocks travel more where tasks wait: there is room for one part in so many of its memory.
 _ROOM = 4
 
@@ -107,7 +109,7 @@ class TakeTurns:
     def _way(self, sizes: Sized, running: Machine) -> _Way:
         """An order that holds little; none if others hold not much more.
 
-        Next to what is held one after the other, as many tasks need room as there are threads.
+        Next to what is held one after the other, so many tasks need room as there are threads.
         """
         work = sizes.likely
         needs = nlargest(running.threads, needs_of(work))
@@ -116,7 +118,7 @@ class TakeTurns:
         if held < least:  # no order holds less than one task needs
             return _Way((), 0, held)
         order, peak = thrifty_order(work, sizes.keys)
-        room = peak + sum(needs[1:])
+        room = peak + _AT_ONCE * sum(needs[1:])
         return _Way(order if held * 100 >= self.gain * _LOOSE * room else (), room, held)
 
 
