@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import dask
@@ -16,6 +16,7 @@ import pytest
 from dask._expr import HLGExpr
 
 import dask_rewrite
+from dask_rewrite.hook import parents
 from dask_rewrite.hook.apart import Apart
 from dask_rewrite.hook.optimizer import optimize
 from distributed import Client, LocalCluster
@@ -120,3 +121,17 @@ def test_what_was_rewritten_is_put_together_with_nothing() -> None:
     assert isinstance(group, HLGExpr)
     assert group.low_level_optimizer is not None
     assert group.low_level_optimizer({}, []) == {}
+
+
+def test_many_collections_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(values: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return pairwise(values)
+
+    monkeypatch.setattr(parents, "pairwise", counted)
+    with dask_rewrite.enable():
+        dask.base.collections_to_expr([da.ones(2) + i for i in range(50)]).optimize()
+    assert 0 < looks < 5

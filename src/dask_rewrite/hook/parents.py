@@ -26,6 +26,7 @@ from dask_rewrite.hook.finalize import slim, slim_value
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.scheduler import machine
 
+_PLACES = "_dask_rewrite_places"
 #: Collections that are computed together.
 _SEQUENCES = (_ExprSequence, _HLGExprSequence)
 #: What follows the computation of a delayed object, as dask names it.
@@ -91,12 +92,24 @@ def place_among_others(parent: Expr, dependents: Mapping[str, Any], ours: Any) -
         Groups up to that of the collection; 0 if ours are in one group anyway.
     """
     wholes = [ref() for ref in dependents.get(parent._name, ())]
-    parts = next((whole.operands for whole in wholes if isinstance(whole, _SEQUENCES)), ())
-    is_ours = [isinstance(part, HLGExpr) and part.low_level_optimizer == ours for part in parts]
-    groups = list(accumulate([one != other for one, other in pairwise(is_ours)], initial=1))
-    if len({group for group, mine in zip(groups, is_ours) if mine}) < 2:
-        return 0
-    return next((group for group, part in zip(groups, parts) if part._name == parent._name), 0)
+    whole = next((each for each in wholes if isinstance(each, _SEQUENCES)), None)
+    return 0 if whole is None else _places(whole, ours).get(parent._name, 0)
+
+
+def _places(whole: Expr, ours: Any) -> dict[str, int]:
+    """The groups of all collections that are computed together, by their names; none if ours are in one.
+
+    Kept with the expression: each of its collections asks.
+    """
+    found: dict[str, int] | None = vars(whole).get(_PLACES)
+    if found is None:
+        parts = whole.operands
+        is_ours = [isinstance(part, HLGExpr) and part.low_level_optimizer == ours for part in parts]
+        groups = list(accumulate([one != other for one, other in pairwise(is_ours)], initial=1))
+        apart = len({group for group, mine in zip(groups, is_ours) if mine}) > 1
+        found = {part._name: group for part, group in zip(parts, groups)} if apart else {}
+        object.__setattr__(whole, _PLACES, found)  # an expression's own looks for operands
+    return found
 
 
 def asks_for_delayed(parent: HLGExpr) -> bool:
