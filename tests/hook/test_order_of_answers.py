@@ -56,6 +56,12 @@ def one_by_one(names: tuple[str, ...]) -> list[Any]:
 @pytest.mark.parametrize("names", [*permutations(KINDS, 3), KINDS, KINDS[::-1]])
 def test_answers_are_in_order(names: tuple[str, ...]) -> None:
     expected = one_by_one(names)
+    if names[0] == "frame":
+        try:
+            with stock(scheduler="sync"):
+                dask.compute(*[made()[name] for name in names])
+        except IndexError:
+            pytest.xfail("this dask computes nothing together where a dataframe comes first")
     with dask_rewrite.enable(), dask.config.set(scheduler="sync"):
         found = dask.compute(*[made()[name] for name in names])
         (nested,) = dask.compute([{name: made()[name]} for name in names])
