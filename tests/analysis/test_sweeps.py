@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dask_rewrite.analysis.memory.sweeps import sweeps
-from dask_rewrite.analysis.memory.turns import Held, thrifty_order
+from dask_rewrite.analysis.memory.turns import Footprint, thrifty_order
 from dask_rewrite.analysis.memory.work import Work
 
 pytestmark = pytest.mark.once
@@ -51,5 +51,5 @@ def test_rows_of_a_stencil(rows: int, columns: int) -> None:
     made = work(inputs, [100] * count + [1] * (count + 1))
     order, peak = thrifty_order(made, keys)
     assert peak <= 100 * (2 * min(rows, columns) + 2) + 2 * count
-    assert peak == Held(made, order).peak
+    assert peak == Footprint(made, order).peak
     assert peak <= thrifty_order(made)[1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dask_rewrite.analysis.memory.turns import Held, depth_first, thrifty_order
+from dask_rewrite.analysis.memory.turns import Footprint, depth_first, thrifty_order
 from dask_rewrite.analysis.memory.work import Work
 
 pytestmark = pytest.mark.once
@@ -98,7 +98,7 @@ def test_no_schedule_gets_past_the_bounds(seed: int) -> None:
     made, rng = drawn(seed), random.Random(seed)
     order, peak = thrifty_order(made)
     for limit in (0, peak, peak * 3 // 2):
-        bounds = Held(made, order).waits(limit)
+        bounds = Footprint(made, order).waits(limit)
         assert all(bound <= place for place, bound in enumerate(bounds))
         for threads in (1, 3, 50):
             assert most_held(made, order, bounds, rng, threads) <= max(limit, peak)
@@ -108,9 +108,9 @@ def test_nothing_waits_where_there_is_room() -> None:
     made = work([(), (), (0,), (1,)], [10, 10, 1, 1], kept=(2, 3))
     order, peak = thrifty_order(made)
     assert (order, peak) == ([0, 2, 1, 3], 12)
-    assert Held(made, order).waits(22) == [0, 0, 0, 0]
-    assert Held(made, order).waits(21) == [0, 0, 0, 2]  # both blocks with their sums are 22
-    assert Held(made, order).waits(20) == [0, 0, 2, 2]
+    assert Footprint(made, order).waits(22) == [0, 0, 0, 0]
+    assert Footprint(made, order).waits(21) == [0, 0, 0, 2]  # both blocks with their sums are 22
+    assert Footprint(made, order).waits(20) == [0, 0, 2, 2]
 
 
 def test_what_lacks_least_comes_next() -> None:
@@ -134,7 +134,7 @@ def test_a_long_chain_takes_one_loop() -> None:
     made = work([(), *[(i,) for i in range(count - 1)]], [8] * count)
     order, peak = thrifty_order(made)
     assert (order, peak) == (list(range(count)), 16)
-    assert Held(made, order).waits(16) == [0, 0, *range(2, count)]
+    assert Footprint(made, order).waits(16) == [0, 0, *range(2, count)]
 
 
 class Asked(tuple[int, ...]):

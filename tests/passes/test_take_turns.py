@@ -34,9 +34,9 @@ def _load(calls: Counter[Any], block_info: Any = None) -> np.ndarray:
     return (first + np.arange(np.prod(where["chunk-shape"])) % 997.0).reshape(where["chunk-shape"])
 
 
-def fields(calls: Counter[Any] | None = None) -> da.Array:
+def fields(calls: Counter[Any] | None = None, times: int = TIMES) -> da.Array:
     """Blocks of a function that nobody knows."""
-    cut = ((4,) * TIMES, (50,) * ROWS, (50,) * ROWS)
+    cut = ((4,) * times, (50,) * ROWS, (50,) * ROWS)
     return da.map_blocks(_load, Counter() if calls is None else calls, chunks=cut, dtype=float)
 
 
@@ -172,3 +172,14 @@ def test_users_that_wait_for_much(part: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_event_loop_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(take_turns, "on_event_loop", lambda: True)
     assert not gates_of(slope(fields()))
+
+
+@pytest.mark.parametrize("times", [TIMES, 4 * TIMES])
+def test_much_and_not_much_by_default(times: int) -> None:
+    """9 and 35 MB of blocks, of which the gradient holds nearly all."""
+    made = slope(fields(times=times))
+    with stock(scheduler="sync"):
+        expected = made.compute()
+    assert bool(gates_of(made, **{"rewrite.options": {}})) is (times > TIMES)
+    with switched_on(scheduler="threads", num_workers=2):
+        assert_same(made.compute(), expected)

@@ -26,12 +26,6 @@ class Apart(Optimizer):
         self._place = place
         self._name = self._determ_token = f"{OPTIMIZER}-{place}"
 
-    def __new__(cls, place: int) -> Apart:
-        return int.__new__(cls, 0)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # an expression's own looks for operands
-
     def _simplify_up(self, parent: Any, dependents: Any) -> None:
         return None
 

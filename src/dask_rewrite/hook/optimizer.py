@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import toolz
 from dask._expr import Expr, HLGExpr
@@ -75,12 +75,14 @@ class Optimizer(int, Expr):
     _name = OPTIMIZER
     operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
     _determ_token = OPTIMIZER
-    shares = (
-        False  #: others that are computed in the same call, and optimized apart, may hold the same blocks
-    )
+    #: Others that are computed in the same call, and optimized apart, may hold the same blocks.
+    shares = False
 
-    def __new__(cls) -> Optimizer:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return int.__new__(cls, 0)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # an expression's own looks for operands
 
     # -- faces ---------------------------------------------------------------------------------
 

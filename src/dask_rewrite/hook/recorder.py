@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dask._expr import Expr, HLGExpr
 from dask.highlevelgraph import HighLevelGraph
@@ -30,12 +30,6 @@ class Recorder(Optimizer):
         self.nbytes = nbytes
         self.trace: Trace | None = None
         self.raw: HighLevelGraph | None = None
-
-    def __new__(cls, nbytes: bool = False) -> Recorder:
-        return int.__new__(cls, 0)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # an expression's own looks for operands
 
     def _tune_up(self, parent: Expr) -> Expr | None:
         from dask_rewrite.pipeline.trace import Trace

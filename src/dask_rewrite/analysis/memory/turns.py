@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate
 
@@ -39,7 +40,7 @@ def thrifty_order(work: Work, keys: Sequence[Key] = ()) -> tuple[list[int], int]
     numbers = [task for task in range(len(work)) if task not in work.given]
     along = sweeps(work, keys) if keys else ()
     for order in (on_threads(work, 1).ended, list(_Thrifty(work)), numbers, *along):
-        peak = max(_held(work, order, last_uses(work, order))[1], default=0)
+        peak = Footprint(work, order).peak
         if best is None or peak < best[1]:
             best = order, peak
     assert best is not None
@@ -64,7 +65,7 @@ def depth_first(work: Work) -> list[int]:
     return list(postorder(ends, work.inputs.__getitem__, int, work.given))
 
 
-class Held:
+class Footprint:
     """What is held along an order of tasks, and how much at most if some run side by side.
 
     Parameters
@@ -82,15 +83,29 @@ class Held:
     Examples
     --------
     >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
-    >>> held = Held(work, [0, 2, 1, 3])
+    >>> held = Footprint(work, [0, 2, 1, 3])
     >>> held.peak, held.between(0, 2), held.between(2, 2)
     (11, 21, 10)
     """
 
     def __init__(self, work: Work, order: Sequence[int]) -> None:
-        self._left, peaks = _held(work, order, last_uses(work, order))
-        self._made = list(accumulate([work.owned[task] for task in order], initial=0))
-        self.peak = max(peaks, default=0)
+        self._owned = [work.owned[task] for task in order]
+        goes = [0] * (len(order) + 1)
+        last = last_uses(work, order)
+        for task in order:
+            goes[last[task]] += work.owned[task]
+        self._left: list[int] = []  # bytes after each task
+        held = self.peak = 0
+        for owned, gone in zip(self._owned, goes):
+            held += owned
+            self.peak = max(self.peak, held)
+            held -= gone
+            self._left.append(held)
+
+    @cached_property
+    def _made(self) -> list[int]:
+        """Bytes that are made before each place."""
+        return list(accumulate(self._owned, initial=0))
 
     def between(self, done: int, place: int) -> int:
         """Bytes held at most when the task at a place ends, where so many before it are done for certain.
@@ -107,9 +122,9 @@ class Held:
         Examples
         --------
         >>> work = Work([(), (), (0,), (1,)], [()] * 4, [10, 10, 1, 1], [10, 10, 1, 1], [1.0] * 4, [True] * 4)
-        >>> Held(work, [0, 2, 1, 3]).waits(room=12)
+        >>> Footprint(work, [0, 2, 1, 3]).waits(room=12)
         [0, 0, 2, 2]
-        >>> Held(work, [0, 2, 1, 3]).waits(room=100)
+        >>> Footprint(work, [0, 2, 1, 3]).waits(room=100)
         [0, 0, 0, 0]
         """
         room = max(room, self.peak)
@@ -135,21 +150,6 @@ def last_uses(work: Work, order: Sequence[int]) -> list[int]:
         for one in work.views[task]:
             last[one] = max(last[one], last[task])
     return last
-
-
-def _held(work: Work, order: Sequence[int], last: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Bytes that are left after each task, and those that are held when it ends, one after the other."""
-    goes = [0] * (len(order) + 1)
-    for task in order:
-        goes[last[task]] += work.owned[task]
-    held = 0
-    left, peaks = [], []
-    for place, task in enumerate(order):
-        held += work.owned[task]
-        peaks.append(held)
-        held -= goes[place]
-        left.append(held)
-    return left, peaks
 
 
 class _Thrifty:

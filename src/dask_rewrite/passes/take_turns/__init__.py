@@ -20,6 +20,7 @@ from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.kinds import is_array
 from dask_rewrite.graph.names import layer_name
+from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
@@ -66,16 +67,13 @@ class TakeTurns:
             return graph  # which is kept with gates of its own, where they are needed
         if on_event_loop():
             return graph  # which waits meanwhile
-        site, running, remarks = Site(graph, context), context.machine, context.remarks
+        site, remarks = Site(graph, context), context.remarks
         if not self._has_soon_used(site):
             return graph
         sizes = numbers_of(site)
-        way = self._way(sizes, running)
-        if not way.order:
-            remarks.missed(self.name, None, "no order holds much less")
-            return graph
-        if running.workers > 1 and way.held * _ROOM < running.memory:
-            remarks.missed(self.name, None, "the cluster has room for all: blocks stay where they are made")
+        way = self._way(sizes, context.machine)
+        if isinstance(way, Missed):
+            remarks.missed(self.name, None, way.reason)
             return graph
         turns = Turns(self.name, int(_LOOSE * way.room), way.room, partial(remarks.allow, self.name))
         made = taking_turns(Ordered(graph, sizes, way.order), turns)
@@ -106,20 +104,27 @@ class TakeTurns:
                 total += nbytes
         return total >= self.min_bytes
 
-    def _way(self, sizes: Sized, running: Machine) -> _Way:
-        """An order that holds little; none if others hold not much more.
+    def _way(self, sizes: Sized, running: Machine) -> _Way | Missed:
+        """An order that holds little, if others hold much more.
 
         Next to what is held one after the other, so many tasks need room as there are threads.
         """
-        work = sizes.likely
+        work, no_use = sizes.likely, Missed("no order holds much less")
         needs = nlargest(running.threads, needs_of(work))
         held = peak_of(work, *running.layout)
-        least = max(self.min_bytes, self.gain * _LOOSE / 100 * sum(needs))
-        if held < least:  # no order holds less than one task needs
-            return _Way((), 0, held)
+        if held < self.min_bytes or not self._is_much_more(held, sum(needs)):
+            return no_use  # one task alone needs no less
+        if running.workers > 1 and held * _ROOM < running.memory:
+            return Missed("the cluster has room for all: blocks stay where they are made")
         order, peak = thrifty_order(work, sizes.keys)
         room = peak + _AT_ONCE * sum(needs[1:])
-        return _Way(order if held * 100 >= self.gain * _LOOSE * room else (), room, held)
+        return (
+            _Way(order, room, held) if self._is_much_more(held, room) else Missed("no order holds much less")
+        )
+
+    def _is_much_more(self, held: int, room: int) -> bool:
+        """Whether it is worth while to hold what there is room for, and a bit, instead of this."""
+        return held * 100 >= self.gain * _LOOSE * room
 
 
 class _Way(NamedTuple):

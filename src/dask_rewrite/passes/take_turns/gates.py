@@ -12,7 +12,7 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
-from dask_rewrite.analysis.memory.turns import Held
+from dask_rewrite.analysis.memory.turns import Footprint
 from dask_rewrite.graph.gates import waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
@@ -108,7 +108,7 @@ class _Gates:
     def put(self, turns: Turns) -> None:
         """Have each large task that may make too much held wait until there is room."""
         work, keys = self._work, self._keys
-        held = Held(work, self._order)
+        held = Footprint(work, self._order)
         bounds = held.waits(turns.room)
         limit = max(turns.limit, held.peak)
         known = [0] * len(work)  # so many are done when a task begins, for what it waits for already
