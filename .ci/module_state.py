@@ -12,13 +12,14 @@ from pathlib import Path
 
 _ATOMIC = "each look and each store is one step of a dict; at worst two threads find the same thing"
 _LRU = "`lru_cache` locks itself"
-_SHORT = "20,000 entries, then all four tables of facts are emptied between graphs"
+_SHORT = "20,000 entries, then all five tables of facts are emptied between graphs"
 
 #: By file and name: what it is, its bound, and why it is safe in threads.
 STATE: dict[str, tuple[str, str, str]] = {
     "analysis/fact_cache.py RESULTS": ("what calls give", _SHORT, _ATOMIC),
     "analysis/fact_cache.py _interned": ("equal facts as one object", _SHORT, "`setdefault`"),
     "analysis/fact_cache.py _arrays": ("facts of arrays at hand, by shape and dtype", _SHORT, _ATOMIC),
+    "analysis/fact_cache.py _dicts": ("signatures of dicts of facts", _SHORT, _ATOMIC),
     "analysis/fact_cache.py _functions": ("numbers of functions", _SHORT, "`setdefault`"),
     "analysis/fact_cache.py _numbers": ("the next number of a fact or a function", "one integer", "`next`"),
     "analysis/knowledge/elementwise.py _result_type": ("dtypes that ufuncs give", "4,096 entries", _LRU),

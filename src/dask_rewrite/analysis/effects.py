@@ -18,6 +18,24 @@ from dask_rewrite.graph.writes import written_block
 Effect = Literal["fresh", "view", "unknown"]
 
 
+def gives_view(node: Any) -> bool:
+    """Whether the last call of a task gives something else than a block of its own: a view, a list, a dict.
+
+    Examples
+    --------
+    >>> import operator
+    >>> from dask._task_spec import TaskRef
+    >>> gives_view(Task("y", operator.getitem, Task(None, sorted, TaskRef("x")), slice(2)))
+    True
+    """
+    while type(node) is Task and (frame := frame_of(node)) is not None:
+        node = frame.bodies[-1]
+    if type(node) is not Task:
+        return type(node) is Alias or isinstance(node, NestedContainer)
+    info = known_call(node.func, node.args, node.kwargs)
+    return (node.func is dict and not node.args) if info is None else info.fresh is not True
+
+
 class Effects:
     """What tasks do to their arguments, remembered by template.
 

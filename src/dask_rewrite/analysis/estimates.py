@@ -61,7 +61,8 @@ def beliefs_of(facts: Facts) -> Facts:
     if facts.declared is None:
         return facts
     if facts.beliefs is None:
-        facts.beliefs = Facts(facts.lookup, partial(_believed, facts, facts.declared))
+        said = partial(_believed, facts, facts.declared)
+        facts.beliefs = Facts(facts.lookup, said, evaluator=facts.evaluator)
     facts.beliefs.lookup = facts.lookup
     return facts.beliefs
 

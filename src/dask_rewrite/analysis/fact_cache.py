@@ -23,31 +23,30 @@ from dask_rewrite.graph.templates import calls_frame
 
 #: Results that are kept; all are dropped when there are more.
 MOST = 20_000
-
 #: Larger arrays in arguments are not compared.
 _FEW_BYTES = 256
-
 #: What calls gave.
 RESULTS: dict[Any, Any] = {}
-
 #: Equal facts are one object with a number that no other fact ever has.
 _interned: dict[Fact, Fact] = {}
 _arrays: dict[Any, Fact] = {}
 _functions: dict[Any, int] = {}
+#: Signatures of dicts of facts, which steps of means pass on.
+_dicts: dict[int, tuple[dict[Any, Any], Any]] = {}
+_TABLES: tuple[dict[Any, Any], ...] = (RESULTS, _interned, _arrays, _functions, _dicts)
 _numbers = count(1)
 
 #: Values that are equal only if they are the same, among values of one type.
 _BY_VALUE = frozenset([int, bool, str, bytes, NoneType, type(Ellipsis), type])
 _ENDS = frozenset([int, NoneType])
-
 #: Stands for a call that was not seen.
 NOTHING = object()
 
 
 def tidy() -> None:
     """Forget everything if it has become much."""
-    if max(map(len, (RESULTS, _interned, _arrays, _functions))) > MOST:
-        for table in (RESULTS, _interned, _arrays, _functions):
+    if max(map(len, _TABLES)) > MOST:
+        for table in _TABLES:
             table.clear()
 
 
@@ -116,9 +115,17 @@ def signature(value: Any) -> Any:
         return kind, value.hex()
     if kind is slice:
         return kind, signature(value.start), signature(value.stop), signature(value.step)
-    if kind is dict:
-        return kind, *map(signature, value.items())
-    return _rare(kind, value)
+    return _of_dict(value) if kind is dict else _rare(kind, value)
+
+
+def _of_dict(value: dict[Any, Any]) -> Any:
+    """Kept for dicts of facts: nobody else has them, and so nobody changes them."""
+    known = _dicts.get(id(value))
+    if known is None:
+        known = value, (dict, *map(signature, value.items()))
+        if Fact in map(type, value.values()):
+            _dicts[id(value)] = known
+    return known[1]
 
 
 def _rare(kind: Any, value: Any) -> Any:

@@ -31,6 +31,8 @@ class Facts:
         estimates only: what follows is not proven.
     declared : Declared, optional
         What collections say of blocks.
+    evaluator : Evaluator, optional
+        That of other facts of the same graph, which knows its functions and keywords.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Facts:
         lookup: Callable[[Key], GraphNode | None],
         estimate: Callable[[Key], Any] | None = None,
         declared: Declared | None = None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         tidy()
         self.lookup = lookup
@@ -61,7 +64,7 @@ class Facts:
         self._estimate = estimate
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
-        self._evaluator = Evaluator()
+        self.evaluator = Evaluator() if evaluator is None else evaluator
 
     def looking_in(self, lookup: Callable[[Key], GraphNode | None], owner: object = None) -> Facts:
         """These facts, for a later form of the same graph; ``owner`` is emptied with them."""
@@ -91,7 +94,7 @@ class Facts:
 
     def within(self, node: Any, values: Any) -> Any:
         """What is known of an expression; ``values.get(name, UNKNOWN)`` tells of what it refers to."""
-        return self._evaluator.of(node, values)
+        return self.evaluator.of(node, values)
 
     def assumed(self, key: Key) -> Assumed | None:
         """What is declared of a block of which nothing is proven, as far as dask relies on it too."""
@@ -120,7 +123,7 @@ class Facts:
 
     def knows(self, func: Any) -> bool:
         """Whether there may be facts of what a function gives."""
-        return self._evaluator.functions.of(func, function_of).is_known
+        return self.evaluator.functions.of(func, function_of).is_known
 
     def same(self, key: Key, others: Iterable[Key]) -> None:
         """Other keys stand for the same value, so that it need not be found out again."""
@@ -136,7 +139,7 @@ class Facts:
         values = self._values
         if key in values:
             return values[key]
-        lookup, known, evaluator = self.lookup, values.keys(), self._evaluator
+        lookup, known, evaluator = self.lookup, values.keys(), self.evaluator
         functions = evaluator.functions
         stack = [key]
         opened: set[Key] = set()
@@ -172,8 +175,8 @@ class Facts:
     def _top(self, node: GraphNode) -> Any:
         if type(node) is DataNode:
             value = node.value
-            return fact_of_array(value) if type(value) is np.ndarray else self._evaluator.literal(value)
-        return self._evaluator.of(node, self._values)
+            return fact_of_array(value) if type(value) is np.ndarray else self.evaluator.literal(value)
+        return self.evaluator.of(node, self._values)
 
 
 def nowhere(key: Key) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import compress
 from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _identity_cast
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _identity_cast
 from dask.array import chunk
 from dask.graph_manipulation import chunks
 from dask.typing import Key
@@ -22,7 +23,7 @@ from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.analysis.knowledge.stored import decoded
 from dask_rewrite.analysis.memory.arguments import sized_by_argument
-from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
+from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -124,7 +125,7 @@ class Results:
             return nbytes, nbytes, None
         if type(node) is Alias:
             return nbytes, 0, node.target
-        return nbytes, *self._memory(node, nbytes)
+        return nbytes, *self._memory(key, node, nbytes)
 
     def _inside(self, key: Key) -> int:
         """The most bytes that a step in a task gives."""
@@ -162,7 +163,7 @@ class Results:
                 elif is_in(node.func, _HOLDING) and not node.dependencies:
                     nbytes = nbytes_of(node.args)
                 elif is_finalize(key):
-                    parts = [self._size_of(part) for part in _gathered(node)]
+                    parts = [self._size_of(part) for part in gathered(node)]
                     nbytes = None if None in parts else sum(part or 0 for part in parts)
             sizes[key] = nbytes
         found = sizes[key]
@@ -182,7 +183,7 @@ class Results:
             return self._size(target)
         return nbytes_of_fact(self._value(node)) if isinstance(node, GraphNode) else nbytes_of(node)
 
-    def _memory(self, node: Any, nbytes: int | None) -> tuple[int | None, Key | None]:
+    def _memory(self, key: Key, node: Any, nbytes: int | None) -> tuple[int | None, Key | None]:
         """Bytes that a task has of its own, and whose memory it shares."""
         whole = node
         while True:
@@ -194,9 +195,8 @@ class Results:
                 whole, node = body if node is whole else whole, body
                 continue
             if node.func is _identity_cast and node.args:
-                own = [arg for arg in node.args if _target(arg) is None]
-                if own:  # a list of what the task makes
-                    return sum([self._size_of(arg) or 0 for arg in own]) if node is whole else nbytes, None
+                if any(_target(arg) is None for arg in node.args):  # a list of what the task makes
+                    return self._made(key, node) if node is whole else nbytes, None
                 node = node.args[0]
                 continue
             if is_in(node.func, _PASSING):
@@ -204,22 +204,32 @@ class Results:
                 continue
             if is_topk(node.func):
                 return self._size_of(node.args[0]) or nbytes, None
-            mine = not node.args or not _is_view(node) or self._is_copied(node) or self._is_part(node)
-            if mine or (is_in(node.func, LOADING) and self._is_file(node.args[0])):
-                return (nbytes, None) if node is whole else (self._size_of(node) or nbytes, None)
+            mine = not node.args or not _is_view(node) or self._is_part(node)
+            mine = mine or (is_in(node.func, LOADING) and self._is_file(node.args[0]))
+            size = nbytes if node is whole else self._size_of(node)
+            if mine or self._is_copied(node, size):
+                return size or nbytes, None
             node = node.args[0]
 
-    def _is_copied(self, task: Task) -> bool:
+    def _made(self, key: Key, listed: Any) -> int:
+        """Bytes of those elements of a list that the task makes."""
+        made = [_target(arg) is None for arg in listed.args]
+        values = self._facts.value(key)  # found already, element by element
+        if type(values) is not list or len(values) != len(made):
+            return sum([self._size_of(arg) or 0 for arg in compress(listed.args, made)])
+        return sum([nbytes_of_fact(value) or 0 for value in compress(values, made)])
+
+    def _is_copied(self, task: Task, part: int | None) -> bool:
         """Whether a task copies, as dask does where it takes half of an array or less."""
-        if task.func is copy.copy:
-            return True
         if task.func is not chunk.getitem:
-            return False
-        whole, part = self._size_of(task.args[0]), self._size_of(task)
+            return task.func is copy.copy
+        whole = None if part is None else self._size_of(task.args[0])
         return whole is not None and part is not None and whole >= 2 * part
 
     def _is_part(self, task: Task) -> bool:
         """Whether a task takes one of several results: it lets go of the others."""
+        if len(task.args) > 1 and type(task.args[1]) in (tuple, slice):
+            return False  # a part of an array
         return type(self._value(task.args[0])) in (tuple, list, dict)
 
     def _value(self, node: Any) -> Any:
@@ -257,19 +267,6 @@ class Results:
         written = sum([self._size_of(block) or 0 for block in stores])
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), written, whole
-
-
-def _gathered(node: Task) -> Iterator[Any]:
-    """What one result is made of: the parts of the nested lists that a task is given."""
-    stack = list(node.args)
-    while stack:
-        each = stack.pop()
-        if isinstance(each, NestedContainer):
-            stack.extend(each.args)
-        elif type(each) in (list, tuple):
-            stack.extend(each)
-        elif isinstance(each, (GraphNode, TaskRef)):
-            yield each
 
 
 def _target(node: Any) -> Key | None:

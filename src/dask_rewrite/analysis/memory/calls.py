@@ -88,3 +88,16 @@ def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
     if isinstance(value, TaskRef):
         return scope.get(value.key, value)
     return with_values(value, scope) if scope and isinstance(value, GraphNode) else value
+
+
+def gathered(node: Task) -> Iterator[Any]:
+    """What one result is made of: the parts of the nested lists that a task is given."""
+    stack = list(node.args)
+    while stack:
+        each = stack.pop()
+        if isinstance(each, NestedContainer):
+            stack.extend(each.args)
+        elif type(each) in (list, tuple):
+            stack.extend(each)
+        elif isinstance(each, (GraphNode, TaskRef)):
+            yield each

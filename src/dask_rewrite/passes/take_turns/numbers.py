@@ -5,6 +5,7 @@ from __future__ import annotations
 from dask._task_spec import DataNode
 from dask.typing import Key
 
+from dask_rewrite.analysis.effects import gives_view
 from dask_rewrite.analysis.estimates import beliefs_of, estimate
 from dask_rewrite.analysis.memory.blocks import Result, Results
 from dask_rewrite.analysis.memory.graphs import Sized, order_of_numbers, sized
@@ -23,7 +24,8 @@ def numbers_of(site: Site) -> Sized:
 
     def result_of(key: Key) -> Result:
         # most tasks make a block of their own, whose size was asked for before
-        if type(site.node(key)) is not DataNode and site.effect(key) != "view":
+        node = site.node(key)
+        if type(node) is not DataNode and not gives_view(node):
             block = estimate(site.facts, key)
             if block is not None:
                 return Result(block.nbytes, block.nbytes)
