@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterable
-from itertools import compress
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -213,11 +212,11 @@ class Results:
 
     def _made(self, key: Key, listed: Any) -> int:
         """Bytes of those elements of a list that the task makes."""
-        made = [_target(arg) is None for arg in listed.args]
         values = self._facts.value(key)  # found already, element by element
-        if type(values) is not list or len(values) != len(made):
-            return sum([self._size_of(arg) or 0 for arg in compress(listed.args, made)])
-        return sum([nbytes_of_fact(value) or 0 for value in compress(values, made)])
+        if type(values) is not list or len(values) != len(listed.args):
+            values = map(self._value, listed.args)
+        made = [(arg, value) for arg, value in zip(listed.args, values) if _target(arg) is None]
+        return sum([nbytes_of_fact(without_counts(arg, value)) or 0 for arg, value in made])
 
     def _is_copied(self, task: Task, part: int | None) -> bool:
         """Whether a task copies, as dask does where it takes half of an array or less."""
