@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dask._task_spec import Task
 from dask.typing import Key
-from dask.utils import format_bytes
+from dask.utils import format_bytes, key_split
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.memory.graphs import Sized
@@ -53,7 +53,7 @@ class TakeTurns:
     Parameters
     ----------
     min_bytes : int
-        Less than this is held, as are blocks with several users that weigh less together.
+        Less than this is held, as are blocks of one kind with several users that weigh less together.
     gain : int
         Percent of what is held with gates that has to be held without, at least.
     """
@@ -85,24 +85,30 @@ class TakeTurns:
         return made
 
     def _has_soon_used(self, site: Site) -> bool:
-        """Whether there is much of which all users can be done soon after it."""
+        """Whether there is much of one kind of which all users can be done soon after it."""
         layers: defaultdict[Any, list[Key]] = defaultdict(list)
         for key, users in site.context.users(site.graph).items():
             if users > 1:
                 layers[layer_name(key)].append(key)
-        total, waiting = 0, None
-        for keys in layers.values():
+        kinds: defaultdict[str, list[tuple[Key, int]]] = defaultdict(list)  # one block of each layer
+        for name, keys in layers.items():
             key = keys[len(keys) // 2]
-            block, node = estimate(site.facts, key), site.node(key)
-            nbytes = 0 if block is None else block.nbytes * len(keys)
-            if type(node) is not Task or nbytes * len(layers) < self.min_bytes:
-                continue
-            if any(is_array(site.node(dep)) for dep in node._dependencies):
-                continue  # a part of what is in memory anyway
-            waiting = waiting or Waiting(site, _PART)
-            if not any(map(waiting.needs_much, site.consumers(key))):
-                total += nbytes
-        return total >= self.min_bytes
+            block = estimate(site.facts, key)
+            if block is not None and type(site.node(key)) is Task:
+                kinds[key_split(name)].append((key, block.nbytes * len(keys)))
+        much = [found for found in kinds.values() if sum([nbytes for _, nbytes in found]) >= self.min_bytes]
+        if not much:
+            return False
+        waiting = Waiting(site, _PART)
+        soon = ([nbytes for key, nbytes in found if self._is_soon_used(site, key, waiting)] for found in much)
+        return any(sum(sizes) >= self.min_bytes for sizes in soon)
+
+    def _is_soon_used(self, site: Site, key: Key, waiting: Waiting) -> bool:
+        """Whether a block is made, and no user of it has to wait for much else."""
+        node = site.node(key)
+        if any(is_array(site.node(dep)) for dep in getattr(node, "_dependencies", ())):
+            return False  # a part of what is in memory anyway
+        return not any(map(waiting.needs_much, site.consumers(key)))
 
     def _way(self, sizes: Sized, running: Machine) -> _Way | Missed:
         """An order that holds little, if others hold much more.
