@@ -15,7 +15,9 @@ import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.memory import blocks
+from dask_rewrite.analysis.memory.calls import reaches_out
 from dask_rewrite.graph.batches import batch
+from dask_rewrite.graph.by_identity import ByIdentity
 
 
 def test_calls_are_looked_through_only_where_something_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +52,15 @@ def test_what_dask_fused_before_reads_too(tmp_path: Any) -> None:
     (fused,) = dask.optimize(da.from_array(store, chunks=(10, 50)) + 1)
     found = dask_rewrite.forecast(fused.sum(), threads=2)
     assert found.before.read == found.after.read == 40 * 50 * 8
+
+
+def test_so_does_what_a_template_is_given() -> None:
+    read = Task("inner", da.core.getter, TaskRef("x"), (slice(3),))
+    fused = Task.fuse(read, Task("y", operator.neg, TaskRef("inner")))
+    graph, *others = fused.args
+    names = {f"x{i}": value for i, value in enumerate(others)}
+    body = Task(None, fused.func, TaskRef("graph"), *map(TaskRef, names))
+    call = Task("y", body.__call__, Task(None, dict, graph=graph, **names))
+    functions = [each.func for each in blocks.calls_of(call)]
+    assert da.core.getter in functions
+    assert reaches_out(call, ByIdentity[bool]())

@@ -286,6 +286,20 @@ def test_nesting_in_subgraphs_of_dask():
         verify(graph_of(DataNode("x", 1), fused))
 
 
+def test_subgraphs_that_a_template_is_given():
+    def call(depth):
+        inner = Task.fuse(nested_task(depth, key="inner"), Task("outer", operator.neg, TaskRef("inner")))
+        graph, *others = inner.args
+        names = {f"x{i}": value for i, value in enumerate(others)}
+        body = Task(None, inner.func, TaskRef("graph"), *map(TaskRef, names))
+        return Task("outer", body.__call__, Task(None, dict, graph=graph, **names))
+
+    verify(graph_of(DataNode("x", 1), call(3)), thorough=True)
+    assert nesting(call(30)) > 30
+    with pytest.raises(VerificationError, match="'outer' is nested"):
+        verify(graph_of(DataNode("x", 1), call(3000)))
+
+
 def test_shared_parts_do_not_multiply():
     task = Task(None, operator.neg, TaskRef("x"))
     for _ in range(500):

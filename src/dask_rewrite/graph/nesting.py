@@ -8,7 +8,7 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, Task, TaskRef, _execute_subgraph
+from dask._task_spec import GraphNode, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -74,10 +74,9 @@ def nested_in(tasks: Sequence[Task]) -> Sequence[Task]:
         found += _owners([item for item in arguments if type(item) is MethodType])
     if MethodType in set(map(type, map(func_of, tasks))):
         found += _owners(list(map(func_of, tasks)))
-    if dict in kinds:
-        for task in tasks:
-            if task.func is _execute_subgraph:
-                found += tasks_in(list(task.args[0].values()))
+    if dict in kinds:  # also where a template is given one
+        for held in _unique([item for item in arguments if type(item) is dict]):
+            found += tasks_in(list(held.values()))
     # Nested tasks are a graph too, and shared parts must not multiply from level to level.
     return _unique(found) if len(found) > len(tasks) else found
 

@@ -37,7 +37,7 @@ def reaches_out(node: Any, known: ByIdentity[bool]) -> bool:
 
     def inside(shared: Any) -> bool:
         parts = shared.values() if type(shared) is dict else [shared]
-        return any(reaches_out(each, known) for each in parts)
+        return any(reaches_out(each, known) for each in parts if isinstance(each, GraphNode))
 
     stack = [node]
     while stack:
@@ -56,6 +56,8 @@ def reaches_out(node: Any, known: ByIdentity[bool]) -> bool:
                 stack += each.kwargs.values()
         elif isinstance(each, NestedContainer):
             stack += each.args
+        elif type(each) is dict and known.of(each, inside):  # that a template is given
+            return True
     return False
 
 
@@ -66,9 +68,10 @@ def calls_of(node: Any) -> Iterator[Task]:
         each, scope = stack.pop()
         if type(each) is Task:
             if each.func is _execute_subgraph:
-                inner, _, names, *given = each.args
-                values = {name: _within(value, scope) for name, value in zip(names, given)}
-                stack.extend([(with_values(one, values), {}) for one in inner.values()])
+                inner, _, names, *given = [_within(arg, scope) for arg in each.args]
+                if type(inner) is dict:  # else a template is given it by another one
+                    values = dict(zip(names, given))
+                    stack.extend([(with_values(one, values), {}) for one in inner.values()])
             elif (rows := tasks_of(each, once=True)) is not None:
                 stack.extend([(row, scope) for row in (*shared_by(each), *rows)])
             elif (frame := frame_of(each)) is None:
