@@ -75,10 +75,9 @@ class Results:
     ----------
     lookup : callable
         From a key to its node, or None.
-    estimate : callable
-        From the key of a block of which nothing is known to what is taken for granted of it, or None.
-    facts : Facts, optional
-        What is known already, instead.
+    known : Facts or callable
+        What is known already; or from the key of a block of which nothing is known to what is taken for
+        granted of it, or None.
 
     Examples
     --------
@@ -89,22 +88,14 @@ class Results:
     """
 
     def __init__(
-        self,
-        lookup: Callable[[Key], GraphNode | None],
-        estimate: Callable[[Key], Any],
-        facts: Facts | None = None,
+        self, lookup: Callable[[Key], GraphNode | None], known: Facts | Callable[[Key], Any]
     ) -> None:
         def plain(key: Key) -> GraphNode | None:
             node: GraphNode | None = unheld(lookup(key), lookup)
             return node
 
         self._lookup = plain
-
-        def said(key: Key) -> Any:
-            found = sized_by_argument(plain(key))
-            return estimate(key) if found is False else found
-
-        self._facts = Facts(lambda key: ungated(plain(key)), said) if facts is None else facts
+        self._facts = known if isinstance(known, Facts) else _guessed(plain, known)
         self._sizes: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 
@@ -266,6 +257,16 @@ class Results:
         written = sum([self._size_of(block) or 0 for block in stores])
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), written, whole
+
+
+def _guessed(lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> Facts:
+    """Facts of a graph; of blocks of which nothing is known what their arguments tell, or the estimate."""
+
+    def said(key: Key) -> Any:
+        found = sized_by_argument(lookup(key))
+        return estimate(key) if found is False else found
+
+    return Facts(lambda key: ungated(lookup(key)), said)
 
 
 def _target(node: Any) -> Key | None:

@@ -20,7 +20,7 @@ def numbers_of(site: Site) -> Sized:
     site : Site
         The graph, and what is known of its blocks by now.
     """
-    results = Results(site.node, lambda key: None, beliefs_of(site.facts))
+    results = Results(site.node, beliefs_of(site.facts))
 
     def result_of(key: Key) -> Result:
         # most tasks make a block of their own, whose size was asked for before
