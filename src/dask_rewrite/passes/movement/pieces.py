@@ -165,9 +165,9 @@ def selection(index: Any, shape: Shape) -> tuple[Shape, tuple[Axis, ...]] | None
     return tuple(sizes), tuple(axes)
 
 
-def lies_within(index: Any, shape: Shape) -> bool:
+def lies_within(index: tuple[Any, ...], shape: Shape) -> bool:
     """No slice goes beyond the end, as none of dask's does."""
-    items = [item for item in (index if type(index) is tuple else (index,)) if item is not None]
+    items = [item for item in index if item is not None]
     if any(item is Ellipsis for item in items):  # which no array is to be compared with
         return all(type(item) is slice and item == slice(None) for item in items if item is not Ellipsis)
     for item, size in zip(items, shape):

@@ -138,8 +138,8 @@ class Reader:
         index = literal(args[1])
         if isinstance(index, GraphNode):
             return None
-        if type(inner[1]) is Symbol and not lies_within(index, inner[0].shape):
-            return None  # dask takes the block for a larger one
+        if type(inner[1]) is Symbol and not (type(index) is tuple and lies_within(index, inner[0].shape)):
+            return None  # dask takes the block for a larger one, or for a tuple of several (``da.modf``)
         found = cut(inner[0], index)
         return None if found is None or not found.shape else (found, inner[1])
 
