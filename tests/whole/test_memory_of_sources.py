@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask
+import dask.array as da
+import numpy as np
 import pytest
 from benchmarks.every_source import sources
 
@@ -26,3 +29,16 @@ def test_products_hold_what_those_of_random_blocks_hold(threads: int, tmp_path: 
     most = 1.2 * peaks["random"][1] + block
     assert {name: after for name, (_, after) in peaks.items() if after > most} == {}
     assert all(after < before / 2 for name, (before, after) in peaks.items() if name != "NumPy"), peaks
+
+
+def test_of_gated_loads_and_sums_the_size_is_known() -> None:
+    def load(block_info: Any = None) -> np.ndarray:
+        return np.ones(block_info[None]["chunk-shape"])
+
+    x = da.map_blocks(load, chunks=((30,) * 4, (40,) * 2, (100,) * 8), dtype="f8", meta=np.empty((0, 0, 0)))
+    with dask.config.set({"rewrite.options": {"contract": {"min-bytes": 1}}}):
+        found = dask_rewrite.forecast(da.tensordot(x, x, ((1, 2), (1, 2))), threads=2)
+    assert found.after.tasks != found.before.tasks
+    assert not found.after.unknown
+    loads, block = 2 * 4 * 8, 30 * 40 * 100 * 8
+    assert found.after.peak < loads * block / 2

@@ -12,6 +12,7 @@ from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, NestedContai
 from dask._task_spec import Set as SetNode
 from dask._task_spec import Tuple as TupleNode
 from dask._task_spec import _identity_cast as identity_cast
+from dask.graph_manipulation import chunks
 from dask.utils import ndeepmap
 from toolz import last
 
@@ -19,19 +20,17 @@ from dask_rewrite.analysis.fact_cache import (
     NOTHING,
     RESULTS,
     UNKNOWN,
-    Function,
-    Keywords,
-    function_of,
     intern,
-    keywords_of,
     name_here,
     signature,
     transferred,
 )
+from dask_rewrite.analysis.functions import Function, Keywords, function_of, keywords_of
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import FILES, is_unknown_source, source_of
 from dask_rewrite.graph.batches import cells_of
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.graph.writes import written_block
 
@@ -163,6 +162,8 @@ class Evaluator:
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         if func is identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
+        if func is chunks.bind:  # which waits for others, and gives its first argument
+            return self.of(first_argument(task), env)
         return self._batch(task, env) if func is ndeepmap else NOTHING
 
     def _batch(self, task: Task, env: Mapping[Any, Any]) -> Any:

@@ -15,7 +15,8 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Assumed, Declared
 from dask_rewrite.analysis.evaluate import Evaluator
-from dask_rewrite.analysis.fact_cache import UNKNOWN, fact_of_array, function_of, gives_nothing, tidy
+from dask_rewrite.analysis.fact_cache import UNKNOWN, fact_of_array, tidy
+from dask_rewrite.analysis.functions import function_of, gives_nothing
 from dask_rewrite.analysis.knowledge.fact import Fact
 
 

@@ -14,7 +14,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes
-from dask_rewrite.graph.names import fingerprint
+from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.accumulate import Adding, accumulate, adding
 from dask_rewrite.passes.contract.cost_model import Plan
@@ -68,7 +68,7 @@ class Work:
         gates = Gates(plan, f"contract-gate-{token}") if gated and plan.look else None
         self._drop(rewrite)
         timed: list[Timed] = []
-        names = self._gate_loads(rewrite, timed, gates, f"contract-load-{token}") if gates else {}
+        names = self._gate_loads(rewrite, timed, gates, token) if gates else {}
         steps = plan.steps(len(group.terms[0]))
         wait = gates.ref if gates is not None and plan.lockstep else None
         adds = ByIdentity[Adding]()  # one function for all sums, so that their tasks stay alike
@@ -97,9 +97,9 @@ class Work:
         rewrite.put(self.root, [node for _, node in reversed(timed)])
 
     def _gate_loads(
-        self, rewrite: Rewrite, timed: list[Timed], gates: Gates, name: str
+        self, rewrite: Rewrite, timed: list[Timed], gates: Gates, token: str
     ) -> dict[Key, TaskRef]:
-        """Put gated loads in place of loads; returns the references to use instead."""
+        """Put gated loads in place of loads, under marked names; returns the references to use instead."""
         nodes = rewrite.graph.nodes
         names: dict[Key, TaskRef] = {}
         steps: dict[Key, int] = {}
@@ -107,7 +107,7 @@ class Work:
             step = gates.before_load(self.private[key])
             if step is not None:
                 steps[key] = step
-                names[key] = TaskRef((name, len(names)))
+                names[key] = TaskRef(marked(key, token))
         for key, step in steps.items():
             node = self.again.get(key) or self.points[key]
             root = all(type(nodes.get(dep)) is DataNode for dep in node._dependencies)
