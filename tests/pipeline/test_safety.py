@@ -187,6 +187,15 @@ def test_lowering_that_fails_falls_back_to_dasks_own(monkeypatch: pytest.MonkeyP
         assert_same(program().compute(), VALUE)
 
 
+def test_arrays_that_do_not_fit_together_are_dasks_to_tell() -> None:
+    x, y = da.ones((6, 6), chunks=3), da.ones((6, 6), chunks=2)
+    z = da.blockwise(np.add, "ij", x, "ij", y, "ij", dtype=float, align_arrays=False).sum()
+    with switched_on(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="do not align"):
+            z.compute()
+
+
 def test_a_keyboard_interrupt_is_not_swallowed() -> None:
     class Interrupted:
         name = "interrupted"

@@ -15,6 +15,7 @@ from typing import Any
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
+from dask.utils import ensure_dict
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.collector import collector_paused
@@ -89,7 +90,8 @@ def rewrite_tasks(
         except Exception as error:
             if options.on_error == "raise":
                 raise
-            warn_of("lower", error)
+            if _can_be_built(dsk):  # else dask says so itself
+                warn_of("lower", error)
             remarks.failed("lower", None, repr(error))
             graph = None
         finally:
@@ -132,6 +134,15 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
         context.close()
     _report(graph, context, trace, perf_counter() - started)
     return graph
+
+
+def _can_be_built(dsk: HighLevelGraph | Mapping[Key, Any]) -> bool:
+    """Whether the layers of a graph give tasks: arrays that do not fit together are told late."""
+    try:
+        ensure_dict(dsk)
+    except Exception:
+        return False
+    return True
 
 
 def _callbacks(options: Options, trace: Trace | None) -> list[Callback]:
