@@ -90,9 +90,7 @@ def rewrite_tasks(
         except Exception as error:
             if options.on_error == "raise":
                 raise
-            if _can_be_built(dsk):  # else dask says so itself
-                warn_of("lower", error)
-            remarks.failed("lower", None, repr(error))
+            _lowering_failed(dsk, error, remarks)
             graph = None
         finally:
             context.close()
@@ -136,13 +134,14 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
     return graph
 
 
-def _can_be_built(dsk: HighLevelGraph | Mapping[Key, Any]) -> bool:
-    """Whether the layers of a graph give tasks: arrays that do not fit together are told late."""
+def _lowering_failed(dsk: HighLevelGraph | Mapping[Key, Any], error: Exception, remarks: Remarks) -> None:
+    """Tell of it, unless the layers give no tasks: of arrays that do not fit together dask tells itself."""
+    remarks.failed("lower", None, repr(error))
     try:
         ensure_dict(dsk)
     except Exception:
-        return False
-    return True
+        return
+    warn_of("lower", error)
 
 
 def _callbacks(options: Options, trace: Trace | None) -> list[Callback]:
