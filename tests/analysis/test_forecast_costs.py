@@ -9,7 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Task, TaskRef, _identity_cast
 
 import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
@@ -64,3 +64,12 @@ def test_so_does_what_a_template_is_given() -> None:
     functions = [each.func for each in blocks.calls_of(call)]
     assert da.core.getter in functions
     assert reaches_out(call, ByIdentity[bool]())
+
+
+def test_lists_own_what_is_made_for_them_and_what_stands_in_them() -> None:
+    made = Task(None, np.ones, 10_000)
+    nodes = {
+        "x": Task("x", np.ones, 500),
+        "list": Task("list", _identity_cast, made, np.zeros(1000), TaskRef("x"), typ=list),
+    }
+    assert blocks.Results(nodes.get, lambda key: None).of("list").owned == 88_000

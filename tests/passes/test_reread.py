@@ -79,9 +79,7 @@ def test_only_where_somebody_asks_for_it() -> None:
 
 def test_a_copy_has_a_name_of_its_own_or_is_part_of_its_only_user() -> None:
     x = cube().x
-    apart = {
-        "rewrite.disable": ["fuse-small", "siblings", "stream"]
-    }  # how far steps go together is not asked
+    apart = {"rewrite.disable": ["fuse-small", "siblings"]}  # how far small steps go together is not asked
     with reading_again(), dask.config.set(apart):
         inside, shared = checked(*anomaly(x)), checked(*two_results(x))
     with reading_again(reread=False), dask.config.set(apart):

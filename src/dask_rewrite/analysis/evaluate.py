@@ -41,6 +41,12 @@ _DATA = frozenset([tuple, int, slice, str, NoneType, bool, float, dict, list])
 class Evaluator:
     """Evaluates expressions over what is known of blocks, each call of a graph once.
 
+    Parameters
+    ----------
+    through_gates : bool
+        Whether what waits for others is what it gives in the end: for sizes only. Where a constant is
+        proven, nobody would wait any more.
+
     Examples
     --------
     >>> import operator
@@ -50,8 +56,10 @@ class Evaluator:
     (1, 3)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, through_gates: bool = False) -> None:
         self.functions = ByIdentity[Function]()
+        if through_gates:
+            self.functions.of(chunks.bind, lambda _: Function(True, None, True, None))
         self._keywords = ByIdentity[Keywords]()
         self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
         self._sources = ByIdentity[Any]()
@@ -162,7 +170,7 @@ class Evaluator:
             return intern(replace(fact, fill=None)) if type(fact) is Fact else UNKNOWN
         if func is identity_cast and len(task.kwargs) == 1 and task.kwargs.get("typ") is list:
             return self._list(task.args, env)
-        if func is chunks.bind:  # which waits for others, and gives its first argument
+        if func is chunks.bind:
             return self.of(first_argument(task), env)
         return self._batch(task, env) if func is ndeepmap else NOTHING
 

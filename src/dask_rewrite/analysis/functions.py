@@ -8,19 +8,16 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from dask._task_spec import GraphNode, List, Task, TaskRef, _identity_cast
-from dask.graph_manipulation import chunks
 from dask.utils import ndeepmap
 from toolz import last, pipe
 
 from dask_rewrite.analysis.fact_cache import number_of, signature
 from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.gates import first_argument
 from dask_rewrite.graph.templates import calls_frame
 
-#: Functions of batches and of gates, and all whose tasks are more than calls of them; told by identity.
-_CALLING = frozenset(map(id, [ndeepmap, chunks.bind]))
-_SPECIAL = _CALLING.union(map(id, [last, _identity_cast]))
+#: Functions whose tasks may be more than calls of them, told by identity.
+_SPECIAL = frozenset(map(id, [last, _identity_cast, ndeepmap]))
 
 
 class Function(NamedTuple):
@@ -48,7 +45,7 @@ def function_of(func: Any) -> Function:
     about = None if is_frame else known(inner)
     is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
     is_special = is_frame or id(func) in _SPECIAL
-    is_known |= id(func) in _CALLING
+    is_known |= func is ndeepmap  # of batches
     try:
         number = number_of(func) if is_known and not is_frame else None
     except TypeError:
@@ -104,8 +101,6 @@ def _is_lost(body: Any, lost: Set[Any] = frozenset()) -> bool:
         func = body.func
         if calls_frame(func) or func is last:
             return False
-        if func is chunks.bind:
-            return _is_lost(first_argument(body), lost)
         while type(func) is partial:
             func = func.func
         if func is not _identity_cast and (known(func) is None or _hands_unknown(body.args)):

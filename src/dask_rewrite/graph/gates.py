@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dask._task_spec import Alias, GraphNode, Task, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.graph_manipulation import chunks
 
 from dask_rewrite.graph.program import operation
@@ -43,5 +43,7 @@ def ungated(node: GraphNode | None) -> GraphNode | None:
     """
     while type(node) is Task and node.func is chunks.bind:
         inner = first_argument(node)
-        node = Alias(node.key, inner.key) if isinstance(inner, TaskRef) else inner
+        if isinstance(inner, TaskRef):
+            return Alias(node.key, inner.key)
+        node = inner if isinstance(inner, GraphNode) else DataNode(node.key, inner)
     return node

@@ -15,6 +15,7 @@ from dask.graph_manipulation import chunks
 from dask.typing import Key
 from toolz import identity
 
+from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
@@ -207,7 +208,9 @@ class Results:
         if type(values) is not list or len(values) != len(listed.args):
             values = map(self._value, listed.args)
         made = [(arg, value) for arg, value in zip(listed.args, values) if _target(arg) is None]
-        return sum([nbytes_of_fact(without_counts(arg, value)) or 0 for arg, value in made])
+        plain = sum([nbytes_of(arg) for arg, _ in made if not isinstance(arg, GraphNode)])
+        tasks = [(arg, value) for arg, value in made if isinstance(arg, GraphNode)]
+        return plain + sum([nbytes_of_fact(without_counts(arg, value)) or 0 for arg, value in tasks])
 
     def _is_copied(self, task: Task, part: int | None) -> bool:
         """Whether a task copies, as dask does where it takes half of an array or less."""
@@ -266,7 +269,7 @@ def _guessed(lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key]
         found = sized_by_argument(lookup(key))
         return estimate(key) if found is False else found
 
-    return Facts(lambda key: ungated(lookup(key)), said)
+    return Facts(lambda key: ungated(lookup(key)), said, evaluator=Evaluator(through_gates=True))
 
 
 def _target(node: Any) -> Key | None:
