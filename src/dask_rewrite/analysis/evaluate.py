@@ -59,7 +59,8 @@ class Evaluator:
     def __init__(self, through_gates: bool = False) -> None:
         self.functions = ByIdentity[Function]()
         if through_gates:
-            self.functions.of(chunks.bind, lambda _: Function(True, None, True, None))
+            gate = Function(is_known=True, number=None, is_special=True, seed=None)
+            self.functions.of(chunks.bind, lambda _: gate)
         self._keywords = ByIdentity[Keywords]()
         self._here: dict[Any, tuple[Any, ...]] = {}  # what is named by identity, and so is good here only
         self._sources = ByIdentity[Any]()

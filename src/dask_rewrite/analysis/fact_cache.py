@@ -16,6 +16,7 @@ from dask_rewrite.analysis.knowledge.blocks import SCALARS
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.analysis.knowledge.lookup import KNOWN
+from dask_rewrite.graph.by_identity import ByIdentity
 
 #: Results that are kept; all are dropped when there are more.
 MOST = 20_000
@@ -28,8 +29,8 @@ _interned: dict[Fact, Fact] = {}
 _arrays: dict[Any, Fact] = {}
 _functions: dict[Any, int] = {}
 #: Signatures of dicts of facts, which steps of means pass on.
-_dicts: dict[int, tuple[dict[Any, Any], Any]] = {}
-_TABLES: tuple[dict[Any, Any], ...] = (RESULTS, _interned, _arrays, _functions, _dicts)
+_dicts = ByIdentity[Any]()
+_TABLES: tuple[dict[Any, Any] | ByIdentity[Any], ...] = (RESULTS, _interned, _arrays, _functions, _dicts)
 _numbers = count(1)
 
 #: Values that are equal only if they are the same, among values of one type.
@@ -116,12 +117,11 @@ def signature(value: Any) -> Any:
 
 def _of_dict(value: dict[Any, Any]) -> Any:
     """Kept for dicts of facts: nobody else has them, and so nobody changes them."""
-    known = _dicts.get(id(value))
-    if known is None:
-        known = value, (dict, *map(signature, value.items()))
-        if Fact in map(type, value.values()):
-            _dicts[id(value)] = known
-    return known[1]
+    return _dicts.of(value, _of_items) if Fact in map(type, value.values()) else _of_items(value)
+
+
+def _of_items(value: dict[Any, Any]) -> Any:
+    return dict, *map(signature, value.items())
 
 
 def _rare(kind: Any, value: Any) -> Any:

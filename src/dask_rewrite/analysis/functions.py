@@ -16,9 +16,6 @@ from dask_rewrite.analysis.knowledge import known
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame
 
-#: Functions whose tasks may be more than calls of them, told by identity.
-_SPECIAL = frozenset(map(id, [last, _identity_cast, ndeepmap]))
-
 
 class Function(NamedTuple):
     """A function that tasks call."""
@@ -44,11 +41,11 @@ def function_of(func: Any) -> Function:
     is_frame = calls_frame(func)
     about = None if is_frame else known(inner)
     is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
-    is_special = is_frame or id(func) in _SPECIAL
+    is_special = is_frame or func is last or func is _identity_cast or func is ndeepmap
     is_known |= func is ndeepmap  # of batches
     try:
         number = number_of(func) if is_known and not is_frame else None
-    except TypeError:
+    except TypeError:  # an argument that cannot be compared
         number = None
     seed = about.seed if about is not None and inner is func else None
     return Function(is_known, number, is_special, seed)

@@ -36,3 +36,10 @@ class ByIdentity(Generic[Found]):
         if known is None:
             known = self._known[id(value)] = (value, find(value))
         return known[1]
+
+    def clear(self) -> None:
+        """Forget all, and let go of it."""
+        self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -207,10 +207,12 @@ class Results:
         values = self._facts.value(key)  # found already, element by element
         if type(values) is not list or len(values) != len(listed.args):
             values = map(self._value, listed.args)
-        made = [(arg, value) for arg, value in zip(listed.args, values) if _target(arg) is None]
-        plain = sum([nbytes_of(arg) for arg, _ in made if not isinstance(arg, GraphNode)])
-        tasks = [(arg, value) for arg, value in made if isinstance(arg, GraphNode)]
-        return plain + sum([nbytes_of_fact(without_counts(arg, value)) or 0 for arg, value in tasks])
+        sizes = [
+            nbytes_of_fact(without_counts(arg, value)) if isinstance(arg, GraphNode) else nbytes_of(arg)
+            for arg, value in zip(listed.args, values)
+            if _target(arg) is None
+        ]
+        return sum([size or 0 for size in sizes])
 
     def _is_copied(self, task: Task, part: int | None) -> bool:
         """Whether a task copies, as dask does where it takes half of an array or less."""

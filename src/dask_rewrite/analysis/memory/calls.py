@@ -47,7 +47,7 @@ def reaches_out(node: Any, known: ByIdentity[bool]) -> bool:
                 return True
         elif type(each) is Task:
             func, args = each.func, each.args
-            if id(func) in _OUTSIDE or (func is _execute_subgraph and known.of(args[0], inside)):
+            if id(func) in _OUTSIDE:
                 return True
             if type(func) is MethodType:
                 stack.append(func)
@@ -56,7 +56,7 @@ def reaches_out(node: Any, known: ByIdentity[bool]) -> bool:
                 stack += each.kwargs.values()
         elif isinstance(each, NestedContainer):
             stack += each.args
-        elif type(each) is dict and known.of(each, inside):  # that a template is given
+        elif type(each) is dict and known.of(each, inside):  # what dask fused
             return True
     return False
 

@@ -124,9 +124,7 @@ class TakeTurns:
             return Missed("the cluster has room for all: blocks stay where they are made")
         order, peak = thrifty_order(work, sizes.keys)
         room = peak + _AT_ONCE * sum(needs[1:])
-        return (
-            _Way(order, room, held) if self._is_much_more(held, room) else Missed("no order holds much less")
-        )
+        return _Way(order, room, held) if self._is_much_more(held, room) else no_use
 
     def _is_much_more(self, held: int, room: int) -> bool:
         """Whether it is worth while to hold what there is room for, and a bit, instead of this."""
