@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from dask._expr import FinalizeCompute
 from dask.base import collections_to_expr
+from dask.core import flatten
 
 import dask_rewrite
 from helpers import assert_same, stock, switched_on
@@ -117,6 +118,10 @@ def summed(*values: Any) -> float:
     return float(sum(float(v.a.sum()) if isinstance(v, xr.Dataset) else np.sum(v) for v in values))
 
 
+def sum_of_all(*groups: Any) -> float:
+    return sum(summed(*flatten(group.values() if isinstance(group, dict) else group)) for group in groups)
+
+
 def frame(block: np.ndarray) -> Any:
     return pd.DataFrame({"a": block[:, 0]})
 
@@ -162,6 +167,9 @@ KINDS: dict[str, dict[str, Callable[[da.Array], Any]]] = {
         "array": lambda x: dask.delayed(summed)(x),
         "dataset": lambda x: dask.delayed(summed)(dataset(x), x),
         "step": lambda x: dask.delayed(summed)(x.map_blocks(step, dtype="f8").rechunk(3)),
+        "list": lambda x: dask.delayed(sum_of_all)([x + 1]),
+        "two lists": lambda x: dask.delayed(sum_of_all)([x.map_blocks(step, dtype="f8")], [x, x.rechunk(3)]),
+        "dict": lambda x: dask.delayed(sum_of_all)({"a": x[1:], "b": [x.sum()]}),
         "blocks": lambda x: dask.delayed(summed)(*blocks(x)),
         "blocks of step": lambda x: dask.delayed(summed)(*blocks(x.map_blocks(step, dtype="f8"))),
     },
@@ -289,6 +297,36 @@ def test_delayed_work_that_was_built_before_switching_on(source: Callable[[Loads
         with context(scheduler="sync"):
             dask.compute(*built)
         counts.append(sum(loads.values()))
+    assert counts[1] <= counts[0]
+
+
+Lists = Callable[[da.Array, da.Array], list[Any]]
+LISTS: dict[str, Lists] = {
+    "two lists": lambda x, y: [dask.delayed(sum_of_all)([y], [x, y])],
+    "a list and a dict": lambda x, y: [dask.delayed(sum_of_all)([y.sum()], {"x": x, "y": y + 1})],
+    "beside the array": lambda x, y: [dask.delayed(sum_of_all)([x + y[1:, 1:].sum()]), y.rechunk(3)],
+    "two objects": lambda x, y: [dask.delayed(sum_of_all)([each]) for each in (y + 1, y - x)],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_steps_of_what_stands_in_lists_run_once(name: str) -> None:
+    """`dask.delayed` optimizes each list by itself, and puts the graphs together by their keys."""
+    counts, answers = [], []
+    for context in (stock, switched_on):
+        calls = Loads()
+
+        def noted(block: np.ndarray, calls: Loads = calls) -> np.ndarray:
+            calls.note("block")
+            return block * 2
+
+        with context(scheduler="sync"):
+            x = da.from_array(VALUES, chunks=BLOCK) > 11
+            built = LISTS[name](x, x.map_blocks(noted, dtype="f8", meta=np.empty((0, 0))))
+            answers.append(dask.compute(*built))
+        counts.append(calls["block"])
+    for one, other in zip(*answers, strict=True):
+        assert_same(one, other)
     assert counts[1] <= counts[0]
 
 

@@ -138,6 +138,19 @@ def test_callable_workers_never_fuse() -> None:
     assert all(graph.nodes[key].dependencies for key in across)
 
 
+def test_annotations_of_what_stands_in_a_list_of_a_delayed_call() -> None:
+    """Dask says for each key of such a graph, also where there is none, what was annotated."""
+    x = da.from_array(np.arange(8.0), chunks=4)
+    with dask.annotate(retries=2, priority=lambda key: 3):
+        y = (x + 3).map_blocks(abs)
+    chain = y.map_blocks(np.negative).sum(axis=0, split_every=2)
+    with stock():
+        expected = dask.delayed(list)([chain]).compute(scheduler="sync")
+    for fuse in (False, True):
+        with switched_on(**{"optimization.fuse.delayed": fuse}):
+            assert dask.delayed(list)([chain]).compute(scheduler="sync") == expected
+
+
 def test_a_missing_priority_is_zero() -> None:
     assert merged({"priority": -10}, None) == {"priority": 0}
     assert merged({"priority": -10}, {"priority": -5}) == {"priority": -5}

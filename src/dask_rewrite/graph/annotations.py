@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from dask._expr import _AnnotationsTombstone
 from dask.typing import Key
 
 Annotations: TypeAlias = Mapping[str, Any]
@@ -13,12 +14,16 @@ Annotations: TypeAlias = Mapping[str, Any]
 def evaluate(annotations: Annotations, key: Key) -> dict[str, Any]:
     """The annotations of one task: callables are asked with the task's original key.
 
+    What stands in a list that was given to `dask.delayed` has annotations that say for some keys that
+    there are none.
+
     Examples
     --------
     >>> evaluate({"priority": lambda key: key[1] * 10, "retries": 2}, ("x", 3))
     {'priority': 30, 'retries': 2}
     """
-    return {name: value(key) if callable(value) else value for name, value in annotations.items()}
+    found = {name: value(key) if callable(value) else value for name, value in annotations.items()}
+    return {name: value for name, value in found.items() if type(value) is not _AnnotationsTombstone}
 
 
 def merged(one: Annotations | None, other: Annotations | None) -> dict[str, Any] | None:

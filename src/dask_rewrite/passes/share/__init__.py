@@ -17,6 +17,7 @@ from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.share.bulk_effects import maybe_written, users_of
 from dask_rewrite.passes.share.immutable import is_frozen
+from dask_rewrite.passes.share.rows import picked_too
 from dask_rewrite.passes.share.value_numbering import Numbering
 from dask_rewrite.remarks import Remarks
 
@@ -43,13 +44,29 @@ class Share:
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
         facts = context.facts(graph.nodes.get)
+        graph = _rows_once(graph, facts, context)
+        leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
         numbering = Numbering(graph, facts, self.reassociate, context.consumers)
         numbering.run(leaves)
         if not numbering.classes:
             return graph
         return _merged(graph, facts, numbering, context)
+
+
+def _rows_once(graph: Graph, facts: Facts, context: Context) -> Graph:
+    """The graph in which rows that are picked are not sliced as well."""
+    remarks = context.remarks
+    found = {
+        key: other
+        for key, other in picked_too(graph, facts, context).items()
+        if remarks.allow(Share.name, key)
+    }
+    if not found:
+        return graph
+    for other in found.values():
+        remarks.applied(Share.name, other, "stands for a slice of the same row")
+    return _renamed(graph, {key: TaskRef(other) for key, other in found.items()}, {}, context)
 
 
 @dataclass(slots=True)
@@ -86,6 +103,12 @@ def _merged(graph: Graph, facts: Facts, numbering: Numbering, context: Context) 
         remarks.applied(Share.name, node.key, f"stands for as many others: {len(merged)}", len(merged))
     if not renamed:
         return graph
+    return _renamed(graph, renamed, made, context)
+
+
+def _renamed(graph: Graph, renamed: dict[Key, TaskRef], made: Nodes, context: Context) -> Graph:
+    """The graph without the tasks that others stand for, some of which are made anew."""
+    before, consumers = graph.nodes, context.consumers(graph)
     nodes = {key: node for key, node in before.items() if key not in renamed}
     for user in set(users_of(renamed, consumers)).difference(renamed):
         nodes[user] = with_values(nodes[user], renamed)

@@ -1,0 +1,95 @@
+"""Rows of a block that are sliced and picked, too.
+
+``xarray`` takes an anomaly of groups from slices of days, and the means of groups from days that dask's
+shuffle picks by lists of one position: every day would be held twice, once as a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from dask._task_spec import Task, TaskRef
+from dask.array import _shuffle
+from dask.typing import Key
+
+from dask_rewrite.analysis.facts import Facts
+from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.nodes import literal
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.demand.boxes import Box, Shape
+from dask_rewrite.passes.demand.windows import box_of
+from dask_rewrite.passes.movement.moves import GETITEMS
+from dask_rewrite.passes.share.bulk_effects import Behaviour, maybe_written
+
+#: What dask's shuffle picks rows by.
+_PICK = of_dask(_shuffle, "_getitem")
+
+
+def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
+    """From tasks that slice a row to tasks that pick the same one, and nobody may write into either.
+
+    The one that is picked stands for both: it is a copy, and holds no block. Only rows of arrays of
+    NumPy's count, and only where they lie in memory alike.
+    """
+    picks = [task for task in context.calling(graph, {id(_PICK)}) if _is_of_block(task)]
+    if not picks:
+        return {}
+    nodes, consumers, outputs = graph.nodes, context.consumers(graph), frozenset(graph.outputs)
+    sliced: dict[Key, dict[Box, Key]] = {}
+    found: dict[Key, tuple[Key, Key]] = {}  # the task that picks, and the block
+    for task in picks:
+        block = task.args[0].key
+        fact = facts.of(block)
+        box = None if fact is None or fact.scalar else _picked(task, nodes, fact.shape)
+        if fact is None or box is None:
+            continue
+        if block not in sliced:
+            sliced[block] = _slices(consumers[block], nodes, fact.shape)
+        other = sliced[block].get(box)
+        if other is not None and other not in found and _may_merge(graph, outputs, task.key, other):
+            found[other] = task.key, block
+    keys = {key for other, both in found.items() for key in (other, *both)}
+    written = maybe_written(keys, nodes, consumers, outputs, Behaviour(nodes))
+    return {key: both[0] for key, both in found.items() if written.isdisjoint((key, *both))}
+
+
+def _is_of_block(task: Task) -> bool:
+    return len(task.args) == 2 and type(task.args[0]) is TaskRef and not task.kwargs
+
+
+def _picked(task: Task, nodes: Nodes, shape: Shape) -> Box | None:
+    """The one row that a task picks, if it lies together; None for anything else."""
+    ref = task.args[1]
+    held = nodes.get(ref.key) if type(ref) is TaskRef else ref
+    pair = literal(held)
+    if type(pair) is not tuple or len(pair) != 2 or type(pair[1]) is not tuple or not pair[1]:
+        return None
+    rows, *rest = pair[1]
+    if type(rows) is not np.ndarray or rows.shape != (1,) or rows.dtype.kind not in "iu" or rows[0] < 0:
+        return None
+    row = int(rows[0])
+    return box_of((slice(row, row + 1), *rest), shape)
+
+
+def _slices(users: Iterable[Key], nodes: Nodes, shape: Shape) -> dict[Box, Key]:
+    """What tasks slice out of a block."""
+    found: dict[Box, Key] = {}
+    for key in users:
+        node = nodes[key]
+        if type(node) is Task and id(node.func) in GETITEMS and len(node.args) == 2 and not node.kwargs:
+            box = box_of(literal(node.args[1]), shape)
+            if box is not None:
+                found.setdefault(box, key)
+    return found
+
+
+def _may_merge(graph: Graph, outputs: frozenset[Key], one: Key, other: Key) -> bool:
+    """Both are inner tasks that are scheduled alike."""
+    notes, nodes = graph.annotations, graph.nodes
+    return (
+        outputs.isdisjoint((one, other))
+        and notes.get(one) == notes.get(other)
+        and nodes[one].data_producer == nodes[other].data_producer
+    )
