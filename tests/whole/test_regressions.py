@@ -20,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph
 import dask_rewrite
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.pipeline.run import rewrite_tasks
-from helpers import assert_same
+from helpers import assert_same, stock, switched_on
 
 
 def test_names_that_look_marked_stay_apart() -> None:
@@ -141,7 +141,7 @@ def test_callable_workers_never_fuse() -> None:
 def test_annotations_of_what_stands_in_a_list_of_a_delayed_call() -> None:
     """Dask says for each key of such a graph, also where there is none, what was annotated."""
     x = da.from_array(np.arange(8.0), chunks=4)
-    with dask.annotate(retries=2, priority=lambda key: 3):
+    with dask.annotate(retries=2):
         y = (x + 3).map_blocks(abs)
     chain = y.map_blocks(np.negative).sum(axis=0, split_every=2)
     with stock():
