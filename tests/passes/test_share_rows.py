@@ -92,6 +92,12 @@ def test_what_is_asked_for_stays() -> None:
         assert run(graph)[0].nodes.keys() == graph.nodes.keys()
 
 
+def test_blocks_may_be_in_fortran_order() -> None:
+    graph = graph_of(block(np.asfortranarray(ROW)), *picked([2]), sliced(2, 3), gathered("picked", "sliced"))
+    assert run(graph, reassociate=False)[0].nodes.keys() == graph.nodes.keys()
+    assert key("sliced") not in run(graph)[0].nodes
+
+
 def test_annotations_differ() -> None:
     notes = {key("sliced"): {"retries": 2}}
     graph = graph_of(block(), *picked([2]), sliced(2, 3), gathered("picked", "sliced"), annotations=notes)

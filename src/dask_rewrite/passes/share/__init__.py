@@ -36,8 +36,9 @@ class Share:
     Parameters
     ----------
     reassociate : bool
-        Blocks of the same constant are the same whoever made them. They may lie in memory in another
-        way, which can change the order in which numbers are added up.
+        Blocks of the same constant are the same whoever made them, and rows that are picked are not
+        sliced as well. They may lie in memory in another way, which can change the order in which numbers
+        are added up.
     """
 
     name: ClassVar[str] = "share"
@@ -45,7 +46,8 @@ class Share:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         facts = context.facts(graph.nodes.get)
-        graph = _rows_once(graph, facts, context)
+        if self.reassociate:
+            graph = _rows_once(graph, facts, context)
         leaves = [key for key, node in graph.nodes.items() if not node._dependencies]
         numbering = Numbering(graph, facts, self.reassociate, context.consumers)
         numbering.run(leaves)

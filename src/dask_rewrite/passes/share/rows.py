@@ -31,7 +31,7 @@ def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
     """From tasks that slice a row to tasks that pick the same one, and nobody may write into either.
 
     The one that is picked stands for both: it is a copy, and holds no block. Only rows of arrays of
-    NumPy's count, and only where they lie in memory alike.
+    NumPy's count, and only along the first axis: in C order they lie in memory alike.
     """
     picks = [task for task in context.calling(graph, {id(_PICK)}) if _is_of_block(task)]
     if not picks:
