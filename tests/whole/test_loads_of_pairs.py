@@ -300,36 +300,6 @@ def test_delayed_work_that_was_built_before_switching_on(source: Callable[[Loads
     assert counts[1] <= counts[0]
 
 
-Lists = Callable[[da.Array, da.Array], list[Any]]
-LISTS: dict[str, Lists] = {
-    "two lists": lambda x, y: [dask.delayed(sum_of_all)([y], [x, y])],
-    "a list and a dict": lambda x, y: [dask.delayed(sum_of_all)([y.sum()], {"x": x, "y": y + 1})],
-    "beside the array": lambda x, y: [dask.delayed(sum_of_all)([x + y[1:, 1:].sum()]), y.rechunk(3)],
-    "two objects": lambda x, y: [dask.delayed(sum_of_all)([each]) for each in (y + 1, y - x)],
-}
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_steps_of_what_stands_in_lists_run_once(name: str) -> None:
-    """`dask.delayed` optimizes each list by itself, and puts the graphs together by their keys."""
-    counts, answers = [], []
-    for context in (stock, switched_on):
-        calls = Loads()
-
-        def noted(block: np.ndarray, calls: Loads = calls) -> np.ndarray:
-            calls.note("block")
-            return block * 2
-
-        with context(scheduler="sync"):
-            x = da.from_array(VALUES, chunks=BLOCK) > 11
-            built = LISTS[name](x, x.map_blocks(noted, dtype="f8", meta=np.empty((0, 0))))
-            answers.append(dask.compute(*built))
-        counts.append(calls["block"])
-    for one, other in zip(*answers, strict=True):
-        assert_same(one, other)
-    assert counts[1] <= counts[0]
-
-
 def inner_names(*collections: Any) -> set[str]:
     with switched_on():
         expression = FinalizeCompute(collections_to_expr(list(collections))).optimize()

@@ -27,7 +27,6 @@ from dask_rewrite.hook.notes import watch
 from dask_rewrite.hook.parents import (
     as_stock,
     asks_for_delayed,
-    goes_into_delayed,
     is_graph,
     layer_of,
     may_fuse_delayed,
@@ -164,7 +163,7 @@ class Optimizer(int, Expr):
             hlg,
             outputs,
             fuse_text_keys=fuse,
-            shared=self.shares or goes_into_delayed(),
+            shared=self.shares,
             max_tasks=most,
             trace=trace,
             checkpoint=start,

@@ -6,12 +6,9 @@ the keys out of it, and puts it back together.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from importlib import import_module
 from itertools import accumulate, pairwise
-from types import FrameType
 from typing import Any
 
 import dask.config
@@ -32,8 +29,6 @@ from dask_rewrite.scheduler import machine
 _PLACES = "_dask_rewrite_places"
 #: Collections that are computed together.
 _SEQUENCES = (_ExprSequence, _HLGExprSequence)
-#: Where dask optimizes lists of collections that become part of a delayed object.
-_INTO_DELAYED = import_module("dask.delayed")._finalize_args_collections.__code__
 #: What follows the computation of a delayed object, as dask names it.
 _DELAYED = Delayed("x", {}).__dask_postcompute__()[0]
 
@@ -120,18 +115,6 @@ def _places(whole: Expr, ours: Any) -> dict[str, int]:
 def asks_for_delayed(parent: HLGExpr) -> bool:
     """Whether somebody asked for delayed objects themselves."""
     return not isinstance(parent, HLGFinalizeCompute) and _DELAYED in _posts(parent)
-
-
-def goes_into_delayed() -> bool:
-    """Whether `dask.delayed` optimizes what stands in a list or dict that it was given.
-
-    It does so once for each of these, while other arguments, and whoever else holds the same blocks, are
-    computed together with them later. The expression does not tell: only who asks for it does.
-    """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code is not _INTO_DELAYED:
-        frame = frame.f_back
-    return frame is not None
 
 
 def may_fuse_delayed() -> bool:
