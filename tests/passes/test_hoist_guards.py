@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 import pickle
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
 import cloudpickle
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import DataNode, Task, TaskRef
@@ -304,3 +306,24 @@ def test_tasks_that_carried_something_else_when_they_were_optimized_before() -> 
     assert twice.nodes[name] is once.nodes[name]
     assert len(hoisted(twice.nodes)) == 2
     assert_same(dask.get(twice.nodes, list(keys)), dask.get(again, list(keys)))
+
+
+def test_what_is_hoisted_in_graphs_that_dask_puts_together_has_names_of_its_own() -> None:
+    """Beside a dataframe arrays are rewritten in groups, in which a task may call more or less."""
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+
+    def adding(value: float) -> Any:
+        large = np.full(20_000, value)
+        return lambda block: block + large[0]
+
+    first, second, third = map(adding, (1.0, 10.0, 100.0))
+    frame = dd.from_pandas(pd.DataFrame({"a": [1, 2]}), npartitions=1)
+    for source in (da.from_array(np.zeros(20), chunks=1), da.zeros(20, chunks=1)):
+        x = source.map_blocks(first, dtype="f8")
+        y = x.map_blocks(second, dtype="f8").map_blocks(third, dtype="f8")
+        with switched_on(scheduler="sync"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Computing mixed collections")
+            ones, others, _, block = dask.compute(x, y, frame, y.to_delayed()[3])
+        assert_same(ones, np.full(20, 1.0))
+        assert_same(others, np.full(20, 111.0))
+        assert_same(block, np.full(1, 111.0))

@@ -151,6 +151,15 @@ def test_annotations_of_what_stands_in_a_list_of_a_delayed_call() -> None:
             assert dask.delayed(list)([chain]).compute(scheduler="sync") == expected
 
 
+def test_functions_without_a_module() -> None:
+    """Methods of ufuncs have None for one."""
+    x = da.arange(4, chunks=2)
+    y = da.blockwise(np.subtract.outer, "ij", x[::-1], "i", x, "j", dtype=int)
+    expected = y.compute()
+    with switched_on():
+        assert_same(dask.optimize(y)[0].compute(), expected)
+
+
 def test_a_missing_priority_is_zero() -> None:
     assert merged({"priority": -10}, None) == {"priority": 0}
     assert merged({"priority": -10}, {"priority": -5}) == {"priority": -5}

@@ -211,5 +211,5 @@ def may_move(func: Any) -> bool:
 def keeps_name(value: Any) -> bool:
     """Tasks of a running shuffle are known to its workers by name."""
     if type(value) is Task:
-        return getattr(value.func, "__module__", "")[:19] == "distributed.shuffle"
+        return (getattr(value.func, "__module__", None) or "")[:19] == "distributed.shuffle"
     return isinstance(value, Task) and value.block_fusion

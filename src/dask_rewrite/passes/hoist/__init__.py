@@ -15,6 +15,7 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, can_be_hole
 from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
+from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, func_of, make_task
 from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
@@ -117,9 +118,15 @@ class Hoist:
         return made
 
     def _key_name(self, what: str, users: Sequence[_Use], nodes: Container[Key]) -> str:
-        """Made from the names of all tasks that use the key, which say what it is."""
-        keys = [str(task.key) for use in users for task in use.tasks]
-        name = f"{self.name}-" + fingerprint([repr(self), what, *keys])
+        """Made from the tasks that use the key: their names, what they need, and what they call.
+
+        Names alone do not say what it is. What is computed together with a dataframe is rewritten in
+        several graphs, which dask puts together by their keys: a task may call more in one than in another.
+        """
+        tasks = [task for use in users for task in use.tasks]
+        needs = [str(key) for task in tasks for key in (task.key, *sorted(map(str, task._dependencies)))]
+        calls = [step for use in users for step in functions_of(use.tasks[0])]
+        name = f"{self.name}-" + fingerprint([repr(self), what, *needs, *calls])
         while name in nodes:  # the same tasks carried something else when they were optimized before
             name = f"{self.name}-" + fingerprint([name])
         return name
