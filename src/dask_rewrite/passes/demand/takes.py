@@ -24,7 +24,8 @@ from dask_rewrite.passes.demand.windows import taken
 Values = Callable[[Key], Any]
 
 _PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
-_SHUFFLE = of_dask(_shuffle, "_getitem")
+#: What dask's `take` and `shuffle` pick rows by.
+PICK = of_dask(_shuffle, "_getitem")
 
 
 class Takes:
@@ -48,7 +49,7 @@ class Takes:
             return None
         ref, index = node.args
         func = node.func
-        is_plain = id(func) in _PLAIN or (func is _SHUFFLE and type(index) is TaskRef)
+        is_plain = id(func) in _PLAIN or (func is PICK and type(index) is TaskRef)
         return ref.key if is_plain and type(ref) is TaskRef else None
 
     def box(self, node: Any, shape: Shape) -> Box | None:

@@ -124,7 +124,7 @@ class Hoist:
         several graphs, which dask puts together by their keys: a task may call more in one than in another.
         """
         tasks = [task for use in users for task in use.tasks]
-        needs = [str(key) for task in tasks for key in (task.key, *sorted(map(str, task._dependencies)))]
+        needs = [each for task in tasks for each in (str(task.key), *sorted(map(str, task._dependencies)))]
         calls = [step for use in users for step in functions_of(use.tasks[0])]
         name = f"{self.name}-" + fingerprint([repr(self), what, *needs, *calls])
         while name in nodes:  # the same tasks carried something else when they were optimized before

@@ -7,24 +7,20 @@ shuffle picks by lists of one position: every day would be held twice, once as a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from dask._task_spec import Task, TaskRef
-from dask.array import _shuffle
+from dask._task_spec import Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.facts import Facts
-from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, Shape
+from dask_rewrite.passes.demand.takes import PICK, Takes
 from dask_rewrite.passes.demand.windows import box_of
-from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.share.bulk_effects import Behaviour, maybe_written
-
-#: What dask's shuffle picks rows by.
-_PICK = of_dask(_shuffle, "_getitem")
 
 
 def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
@@ -33,20 +29,22 @@ def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
     The one that is picked stands for both: it is a copy, and holds no block. Only rows of arrays of
     NumPy's count, and only along the first axis: in C order they lie in memory alike.
     """
-    picks = [task for task in context.calling(graph, {id(_PICK)}) if _is_of_block(task)]
+    picks = context.calling(graph, {id(PICK)})
     if not picks:
         return {}
     nodes, consumers, outputs = graph.nodes, context.consumers(graph), frozenset(graph.outputs)
+    takes = Takes(nodes)
     sliced: dict[Key, dict[Box, Key]] = {}
     found: dict[Key, tuple[Key, Key]] = {}  # the task that picks, and the block
     for task in picks:
-        block = task.args[0].key
-        fact = facts.of(block)
+        block = takes.source(task)
+        fact = None if block is None else facts.of(block)
         box = None if fact is None or fact.scalar else _picked(task, nodes, fact.shape)
-        if fact is None or box is None:
+        if block is None or fact is None or box is None:
             continue
         if block not in sliced:
-            sliced[block] = _slices(consumers[block], nodes, fact.shape)
+            parts = [node for key in consumers[block] if takes.source(node := nodes[key]) == block]
+            sliced[block] = _slices(parts, fact.shape)
         other = sliced[block].get(box)
         if other is not None and other not in found and _may_merge(graph, outputs, task.key, other):
             found[other] = task.key, block
@@ -55,15 +53,9 @@ def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
     return {key: both[0] for key, both in found.items() if written.isdisjoint((key, *both))}
 
 
-def _is_of_block(task: Task) -> bool:
-    return len(task.args) == 2 and type(task.args[0]) is TaskRef and not task.kwargs
-
-
 def _picked(task: Task, nodes: Nodes, shape: Shape) -> Box | None:
     """The one row that a task picks, if it lies together; None for anything else."""
-    ref = task.args[1]
-    held = nodes.get(ref.key) if type(ref) is TaskRef else ref
-    pair = literal(held)
+    pair = literal(nodes.get(task.args[1].key))
     if type(pair) is not tuple or len(pair) != 2 or type(pair[1]) is not tuple or not pair[1]:
         return None
     rows, *rest = pair[1]
@@ -73,15 +65,13 @@ def _picked(task: Task, nodes: Nodes, shape: Shape) -> Box | None:
     return box_of((slice(row, row + 1), *rest), shape)
 
 
-def _slices(users: Iterable[Key], nodes: Nodes, shape: Shape) -> dict[Box, Key]:
-    """What tasks slice out of a block."""
+def _slices(parts: Iterable[Any], shape: Shape) -> dict[Box, Key]:
+    """The tasks among those that take a part of a block that slice it."""
     found: dict[Box, Key] = {}
-    for key in users:
-        node = nodes[key]
-        if type(node) is Task and id(node.func) in GETITEMS and len(node.args) == 2 and not node.kwargs:
-            box = box_of(literal(node.args[1]), shape)
-            if box is not None:
-                found.setdefault(box, key)
+    for task in parts:
+        box = box_of(literal(task.args[1]), shape)
+        if box is not None:
+            found.setdefault(box, task.key)
     return found
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.array import _shuffle
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.graph.nesting import Depths, survey
+from dask_rewrite.passes.demand.takes import PICK
 from dask_rewrite.passes.detach import copied, takes_slice
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
@@ -22,9 +21,6 @@ from dask_rewrite.passes.site import Site
 _PART = 2
 #: Slices of blocks that fewer tasks use stay as they are.
 _USERS = 4
-
-#: What dask's `take` and `shuffle` pick rows by.
-_PICKED = of_dask(_shuffle, "_getitem")
 
 
 def takes_part(node: Any) -> bool:
@@ -92,7 +88,7 @@ class Slices:
 
     def picks(self, node: Any) -> bool:
         """Rows of one block, by numbers that stand in the graph."""
-        if type(node) is not Task or type(node.key) is not tuple or node.func is not _PICKED:
+        if type(node) is not Task or type(node.key) is not tuple or node.func is not PICK:
             return False
         others = [type(self._nodes.get(dep)) is DataNode for dep in node._dependencies]
         return type(node.args[0]) is TaskRef and others.count(False) == 1
