@@ -25,6 +25,8 @@ from dask_rewrite.graph.by_identity import ByIdentity
 
 _INT = {int}
 _ARRAY = "dask.array.core.Array"
+#: What is said of NumPy's arrays; older versions of dask say nothing.
+_NUMPYS = ("numpy.ndarray", None)
 
 
 class Symbol:
@@ -134,6 +136,11 @@ class Declared:
             fact = array.beliefs[shape] = Fact(shape, array.symbol.stated)
         return fact
 
+    def is_foreign(self, key: Key) -> bool:
+        """Whether a block is said to be of another array type than NumPy's."""
+        found = self._find(key)
+        return found is not None and found[0].alike[-1] not in _NUMPYS
+
     @cached_property
     def most_bytes(self) -> float:
         """What the largest block of all arrays weighs, as far as it is said; infinite where that is not."""
@@ -144,6 +151,12 @@ class Declared:
                 lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
                 sizes.append(0 if 0 in lengths else prod(lengths) * np.dtype(said["dtype"]).itemsize)
         return max(sizes, default=inf)
+
+    @cached_property
+    def any_complex(self) -> bool:
+        """Whether there are arrays of complex numbers, as far as it is said."""
+        said = filter(None, map(_said, self._hlg.layers.values()))
+        return any(np.dtype(one["dtype"]).kind == "c" for one in said)
 
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
         """The array that a block is of, and the shape that it is said to have."""
@@ -166,7 +179,7 @@ class Declared:
 
     def tell(self, name: Any, chunks: tuple[tuple[int, ...], ...], symbol: Symbol) -> None:
         """The sizes of blocks that a rewrite makes, and what they are."""
-        self._arrays[name] = _Array(chunks, symbol, (symbol,), True, True, {}, ())
+        self._arrays[name] = _Array(chunks, symbol, (symbol, None), True, True, {}, ())
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -169,6 +170,11 @@ def children(node: Task) -> Iterator[GraphNode | TaskRef]:
 def literal(arg: Any) -> Any:
     """The value of an argument that stands in the task as data."""
     return arg.value if type(arg) is DataNode else arg
+
+
+def same(new: Iterable[Any], old: Iterable[Any]) -> bool:
+    """Whether these are the same objects, one by one: what was written anew and did not change."""
+    return all(map(operator.is_, new, old))
 
 
 def nameless(task: Task) -> Task:

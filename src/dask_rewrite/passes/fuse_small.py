@@ -257,8 +257,11 @@ class _Absorbing:
         """It gives at most half of its one block: one with that (`fuse-chains`), or not small to be held.
 
         What is gathered is all held at one time: there it goes for what is made of several blocks as well.
+        Blocks of other arrays than NumPy's stay where they are: they may not be fit to be sent at all.
         """
         facts, nodes = self._site.facts, self.nodes
+        if facts.declared is not None and any(map(facts.declared.is_foreign, task._dependencies)):
+            return True
         if task.key in self._slices or task.key in self._held:
             return False
         if len(task._dependencies) > 1 and not gathered:

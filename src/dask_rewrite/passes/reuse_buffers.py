@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -23,7 +23,7 @@ from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.nodes import NO_KWARGS, children, make_container, make_task, under
+from dask_rewrite.graph.nodes import NO_KWARGS, children, make_container, make_task, same, under
 from dask_rewrite.graph.templates import called_by_keyword, calls_frame, frame_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.movement.memory_order import MAKERS, Order, lies_in_order
@@ -169,12 +169,12 @@ class _Work:
             return node  # no step stands in it that could be written into
         args = tuple([self.rewritten(arg, scope) if isinstance(arg, Task) else arg for arg in node.args])
         if isinstance(node, NestedContainer):
-            return node if _same(args, node.args) else make_container(node, args, node._dependencies)
+            return node if same(args, node.args) else make_container(node, args, node._dependencies)
         kwargs = {name: self.rewritten(arg, scope) for name, arg in node.kwargs.items()}
         func = self._writer(node, scope)
         self._choices.append(func)
         if func is None:
-            if _same(args, node.args) and _same(kwargs.values(), node.kwargs.values()):
+            if same(args, node.args) and same(kwargs.values(), node.kwargs.values()):
                 return node
             func = node.func
         elif not isinstance(args[0], Task):
@@ -195,7 +195,7 @@ class _Work:
             body, then = self._step(step, inside)
             new.append(body)
             inside = then
-        if _same(inputs.values(), held.kwargs.values()) and _same(new, steps):
+        if same(inputs.values(), held.kwargs.values()) and same(new, steps):
             return task
         if task.kwargs:
             return under(task.key, called_by_keyword(new[0], inputs), task._data_producer)
@@ -292,7 +292,3 @@ def _makes_array(call: Task) -> bool:
         return False
     known = known_call(call.func, call.args, call.kwargs)
     return known is not None and known.fresh is True
-
-
-def _same(new: Iterable[Any], old: Iterable[Any]) -> bool:
-    return all(map(operator.is_, new, old))
