@@ -138,8 +138,8 @@ class Declared:
 
     def is_foreign(self, key: Key) -> bool:
         """Whether a block is said to be of another array type than NumPy's."""
-        found = self._find(key)
-        return found is not None and found[0].alike[-1] not in _NUMPYS
+        array = self._array(key[0]) if type(key) is tuple and key else None
+        return array is not None and array.alike[-1] not in _NUMPYS
 
     @cached_property
     def most_bytes(self) -> float:
@@ -163,10 +163,7 @@ class Declared:
         block: Any = key if type(key) is tuple else self._aliases.get(key)
         if not block:
             return None
-        name = block[0]
-        if name not in self._arrays:
-            self._arrays[name] = self._read(self._original.get(name, name))
-        array = self._arrays[name]
+        array = self._array(block[0])
         if array is None or len(block) != len(array.chunks) + 1:
             return None
         try:
@@ -176,6 +173,12 @@ class Declared:
         if not array.exact and not set(map(type, shape)) <= _INT:
             return None
         return array, shape
+
+    def _array(self, name: Any) -> _Array | None:
+        """What is said of an array, by the name of its blocks."""
+        if name not in self._arrays:
+            self._arrays[name] = self._read(self._original.get(name, name))
+        return self._arrays[name]
 
     def tell(self, name: Any, chunks: tuple[tuple[int, ...], ...], symbol: Symbol) -> None:
         """The sizes of blocks that a rewrite makes, and what they are."""

@@ -20,6 +20,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box, Shape
 from dask_rewrite.passes.demand.takes import PICK, Takes
 from dask_rewrite.passes.demand.windows import box_of
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.share.bulk_effects import Behaviour, maybe_written
 
 
@@ -30,24 +31,26 @@ def picked_too(graph: Graph, facts: Facts, context: Context) -> dict[Key, Key]:
     NumPy's count, and only along the first axis: in C order they lie in memory alike.
     """
     picks = context.calling(graph, {id(PICK)})
-    if not picks:
-        return {}
-    nodes, consumers, outputs = graph.nodes, context.consumers(graph), frozenset(graph.outputs)
-    takes = Takes(nodes)
+    nodes, outputs, takes = graph.nodes, frozenset(graph.outputs), Takes(graph.nodes)
+    parts: dict[Key | None, list[Task]] = {}
+    for task in context.calling(graph, GETITEMS) if picks else ():
+        parts.setdefault(takes.source(task), []).append(task)
     sliced: dict[Key, dict[Box, Key]] = {}
     found: dict[Key, tuple[Key, Key]] = {}  # the task that picks, and the block
-    for task in picks:
+    for task in picks if parts else ():
         block = takes.source(task)
-        fact = None if block is None else facts.of(block)
+        fact = None if block is None or block not in parts else facts.of(block)
         box = None if fact is None or fact.scalar else _picked(task, nodes, fact.shape)
         if block is None or fact is None or box is None:
             continue
         if block not in sliced:
-            parts = [node for key in consumers[block] if takes.source(node := nodes[key]) == block]
-            sliced[block] = _slices(parts, fact.shape)
+            sliced[block] = _slices(parts[block], fact.shape)
         other = sliced[block].get(box)
         if other is not None and other not in found and _may_merge(graph, outputs, task.key, other):
             found[other] = task.key, block
+    if not found:
+        return {}
+    consumers = context.consumers(graph)
     keys = {key for other, both in found.items() for key in (other, *both)}
     written = maybe_written(keys, nodes, consumers, outputs, Behaviour(nodes))
     return {key: both[0] for key, both in found.items() if written.isdisjoint((key, *both))}
