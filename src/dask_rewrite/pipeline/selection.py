@@ -12,7 +12,6 @@ from dask_rewrite.lowering.fusion import FuseBlockwise
 from dask_rewrite.passes.align_reads import AlignReads
 from dask_rewrite.passes.base import Pass, Rules
 from dask_rewrite.passes.coalesce import Coalesce
-from dask_rewrite.passes.complex_products import ComplexProducts
 from dask_rewrite.passes.contract import Contract
 from dask_rewrite.passes.crumbs import Crumbs
 from dask_rewrite.passes.demand import Demand
@@ -22,6 +21,7 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.passes.halo_corners import HaloCorners
 from dask_rewrite.passes.hoist import Hoist
+from dask_rewrite.passes.hold_operands import HoldOperands
 from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.merge_reads import MergeReads
 from dask_rewrite.passes.movement import Movement
@@ -61,7 +61,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "fuse-chains": FuseChains,  # after all that looks at single tasks
     "detach": Detach,  # on the slices that are tasks of their own in the end
     "reuse-buffers": ReuseBuffers,  # on whole tasks: what is a step of one has no other user
-    "complex-products": ComplexProducts,  # once it is decided what stands inside of what
+    "hold-operands": HoldOperands,  # once it is decided what stands inside of what
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "coalesce": Coalesce,  # on tasks as they are in the end, with constants out of the way
     "take-turns": TakeTurns,  # on what is scheduled: whatever changes tasks changes what they hold

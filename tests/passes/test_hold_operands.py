@@ -1,4 +1,4 @@
-"""Products of complex numbers have dask's bits: NumPy swaps factors where it writes into the second."""
+"""Operands are held where bits depend on it: NumPy writes into those that nobody else holds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dask.delayed import delayed
 import dask_rewrite
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import call_with_dict
-from dask_rewrite.passes.complex_products import ComplexProducts
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.hold_operands import HoldOperands
 
 LARGE = 200  # 200 x 200 complex numbers are more than the 256 kB from which on NumPy writes into factors
 
@@ -74,6 +74,27 @@ def test_products_of_real_numbers_are_left() -> None:
     assert reduce not in [getattr(node, "func", None) for node in dict(y.dask).values()]
 
 
+def _in_order(order: str, block_info: Any = None) -> Any:
+    (first, *_), shape = block_info[None]["chunk-location"], block_info[None]["chunk-shape"]
+    return np.asarray(np.random.default_rng(first).random(shape), order=order)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("orders", ["FC", "CF", "FF"])
+def test_what_is_not_regrouped_lies_in_memory_as_with_dask(orders: str) -> None:
+    def program() -> Any:
+        x, y = (da.map_blocks(_in_order, order, chunks=((250, 250), (250,)), dtype="f8") for order in orders)
+        return [
+            ((x + 2) * y).sum(axis=0),
+            (x - (y / 3)).std(),
+            (x * 2 + y).map_blocks(np.ravel, "K", drop_axis=1),
+        ]
+
+    expected = dask.compute(*program(), scheduler="sync")
+    with dask_rewrite.enable(), dask.config.set({"rewrite.reassociate": False}):
+        found = dask.compute(*program(), scheduler="sync")
+    assert [value.tobytes() for value in found] == [value.tobytes() for value in expected]
+
+
 def _product(first: Any, second: Any) -> Task:
     return Task("y", operator.mul, first, second)
 
@@ -88,7 +109,7 @@ def test_only_factors_that_are_made_inside_are_held() -> None:
         Task("y", operator.add, TaskRef("a"), inner),
     ):
         graph = Graph({"y": task, "a": DataNode("a", 1j), "b": DataNode("b", 2j)}, ("y",))
-        assert ComplexProducts().run(graph, Context()) is graph
+        assert HoldOperands().run(graph, Context()) is graph
 
 
 def test_templates_are_written_once() -> None:
@@ -97,6 +118,6 @@ def test_templates_are_written_once() -> None:
     for key in ("y", "z"):
         inputs = {"x0": TaskRef("a"), "x1": TaskRef("b")}
         nodes[key] = call_with_dict(key, (body.__call__,), inputs, frozenset("ab"), False)
-    made = ComplexProducts().run(Graph(nodes, ("y", "z")), Context()).nodes
+    made = HoldOperands().run(Graph(nodes, ("y", "z")), Context()).nodes
     assert made["y"].func is made["z"].func is not nodes["y"].func
     assert made["y"]({"a": 1j, "b": 2j}) == nodes["y"]({"a": 1j, "b": 2j})
