@@ -65,6 +65,14 @@ def own_scalar(da: ModuleType, n: int) -> Any:
     return x / x.max() - x[0, 0]
 
 
+@workload(2, 10, 24, portable=True)
+def in_memory(da: ModuleType, n: int) -> Any:
+    """Steps on n x n blocks of 270 kB that are there already, as after ``persist``: they are written into."""
+    size = 260 * n
+    x = da.from_array(np.arange(size * size, dtype="f4").reshape(size, size), chunks=260)
+    return ((x * 2 + 1) * (x - x * 3) / (x + 1)).sum()
+
+
 @workload(4, 25, 80, portable=True)
 def running_sum(da: ModuleType, n: int) -> Any:
     """cumsum along both axes of n x n blocks."""

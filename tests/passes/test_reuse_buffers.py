@@ -20,6 +20,7 @@ from dask._task_spec import Task, TaskRef
 import dask_rewrite
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
+from dask_rewrite.passes import reuse_buffers
 from helpers import (
     allocated,
     assert_same,
@@ -310,6 +311,20 @@ def test_blocks_of_one_layer_share_their_template(
             assert len(bodies) <= 10  # blocks at the edges are smaller
         assert in_place(work(x))
         assert_same_as_stock(work(x))
+
+
+def test_blocks_in_memory_are_decided_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    decide = reuse_buffers._makes_array
+    monkeypatch.setattr(reuse_buffers, "_makes_array", lambda call: asked.append(0) or decide(call))
+    counts = []
+    for n in (8, 24):
+        x = da.from_array(np.arange(100.0 * n * n).reshape(10 * n, 10 * n), chunks=10)
+        asked.clear()
+        with dask.config.set(EVERY), switched_on():
+            dask.optimize(((x * 2 + 1) * (x - x * 3) / (x + 1)).sum())
+        counts.append(len(asked))
+    assert 0 < counts[1] <= counts[0] < 64
 
 
 @pytest.mark.parametrize(("numbers", "fires"), [(32_767, False), (32_768, True)])

@@ -15,7 +15,7 @@ from dask.array import chunk
 from dask.typing import Key
 from dask.utils import methodcaller
 
-from dask_rewrite.analysis.fact_cache import name_here
+from dask_rewrite.analysis.fact_cache import fact_of_array, name_here
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.blocks import block as fact_of_argument
@@ -222,8 +222,14 @@ class _Work:
         return found[:2]
 
     def _state(self, values: Mapping[str, Any], scope: _Scope) -> _Scope:
-        known = {name: self._site.facts.within(value, scope.values) for name, value in values.items()}
+        known = {name: self._known(value, scope) for name, value in values.items()}
         return _Scope(known, {name: self._is_in_c(value, scope) for name, value in values.items()})
+
+    def _known(self, node: Any, scope: _Scope) -> Any:
+        """What is known of a value: the fact of data, as all blocks are alike; what may be an index stays."""
+        value = self._site.facts.within(node, scope.values)
+        is_block = type(value) is np.ndarray and (value.ndim > 1 or value.dtype.kind not in "biu")
+        return fact_of_array(value) if is_block else value
 
     def _writer(self, node: Task, scope: _Scope) -> Any:
         """The function that does a step in place, None where that is not known to be the same."""
