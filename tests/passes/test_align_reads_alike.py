@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import dask.array as da
+import dask.bag as db
 import numpy as np
 import pytest
 import zarr
@@ -92,6 +94,36 @@ def test_an_index_that_two_reads_share_stays_the_other_ones() -> None:
 
     got = get_sync(dict(made.nodes), list(made.outputs))
     np.testing.assert_array_equal(np.concatenate(got), data * 11)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_index_may_stand_in_a_node_of_its_own(twice: bool) -> None:
+    """What `dask.optimize` gave back is optimized again: programs that hold such nodes are alike, or read."""
+    data, source = stored(4)
+    nodes: dict[Any, Any] = {"f": DataNode("f", source), "g": DataNode("g", data * 10)}
+    rows = {("y", i): DataNode(None, (slice(i, i + 6), slice(0, 24))) for i in range(0, 24, 6)}
+    for key, index in rows.items():
+        read = Task(None, getter, TaskRef("f"), index)
+        other = Task(None, getter, TaskRef("g"), index) if twice else 1
+        nodes[key] = Task(key, np.add, read, other)
+    made = AlignReads().run(Graph(nodes, tuple(rows)), Context())
+    assert any(key[0] not in ("y", "f", "g") for key in made.nodes)  # chunks that lie in two blocks
+    got = get_sync(dict(made.nodes), list(rows))
+    np.testing.assert_array_equal(np.concatenate(got), data * 11 if twice else data + 1)
+
+
+def test_what_was_hoisted_is_optimized_again() -> None:
+    data = np.arange(35, dtype="u1").reshape(5, 7)
+    x = da.from_zarr(zarr.array(data, chunks=(4, 3)))
+    y = da.concatenate([x, x[::-1]])[1:]
+    parts = [dask.delayed(lambda block: [block])(part) for part in x.to_delayed().ravel().tolist()[:4]]
+    bag = db.from_delayed(parts)
+    hoist = {"rewrite.options": {"hoist": {"min-bytes": 1, "min-saved": 1}}, "rewrite.on-error": "raise"}
+    with switched_on(**hoist):
+        found, blocks = dask.compute(*dask.optimize(y, bag), scheduler="sync")
+    np.testing.assert_array_equal(found, np.concatenate([data, data[::-1]])[1:])
+    for block, part in zip(blocks, (data[:4, :3], data[:4, 3:6], data[:4, 6:], data[4:, :3])):
+        np.testing.assert_array_equal(block, part)
 
 
 def test_a_block_that_is_treated_otherwise_is_seen() -> None:

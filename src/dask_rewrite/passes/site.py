@@ -170,9 +170,10 @@ class Site:
             for new in nodes.keys() - self.graph.nodes.keys():  # they do a part of its work
                 self.graph.annotations[new] = annotated
         for key_, node in nodes.items():
+            here = self.graph.nodes.get(key_)
             for dep in node.dependencies:
                 users[dep] = users.get(dep, 0) + 1
-                if "_consumers" in self.__dict__:
+                if "_consumers" in self.__dict__ and (here is None or dep not in here.dependencies):
                     self._consumers.setdefault(dep, []).append(key_)
         self.graph.nodes.update(nodes)
         unused = list(old.dependencies)

@@ -33,6 +33,30 @@ def file_behind(source: Any) -> File | None:
     Values may be decoded on the way (scales, missing values, byte order), but by functions that are known;
     times, texts and all else are something else. No file is opened for that.
     """
+    found = _layers(source)
+    if found is None:
+        return None
+    inner, functions, whole = found
+    file, dtype = _stored(inner)
+    if file is None or not _gives(functions[::-1], dtype, source.dtype):
+        return None
+    return file if whole else file._replace(chunks=None)
+
+
+def is_closed(source: Any) -> bool:
+    """Whether a lazy array of xarray reads numbers from a netCDF file that is not open, so nothing is known.
+
+    xarray closes the first of them once it has opened more than its option ``file_cache_maxsize``, 128.
+    """
+    found = _layers(source)
+    if found is None or _netcdf(found[0]) is None:
+        return False
+    datastore = found[0].datastore
+    return not getattr(datastore, "is_remote", False) and not _is_open(datastore)
+
+
+def _layers(source: Any) -> tuple[Any, list[Callable[[Any], Any]], bool] | None:
+    """A backend's array below a lazy one, what decodes it (the last first), and if it is all of the file."""
     if type(source).__name__ != ADAPTER or not _is(source, _INDEXING, ADAPTER):
         return None
     inner, functions, whole = source.array, [], True
@@ -47,10 +71,7 @@ def file_behind(source: Any) -> File | None:
                 break
             functions.append(decoding)
         inner = inner.array
-    found, dtype = _stored(inner)
-    if found is None or not _gives(functions[::-1], dtype, source.dtype):
-        return None
-    return found if whole else found._replace(chunks=None)
+    return inner, functions, whole
 
 
 def _is_whole(index: Any) -> bool:
@@ -101,15 +122,21 @@ def _stored(array: Any) -> tuple[File | None, Any]:
         return None, None
     if _is(array, "xarray.backends.scipy_", "ScipyArrayWrapper"):  # it casts to its dtype
         return File(array, None), dtype
-    netcdf4 = _is(array, "xarray.backends.netCDF4_", "NetCDF4ArrayWrapper")
-    if not netcdf4 and not _is(array, "xarray.backends.h5netcdf_", "H5NetCDFArrayWrapper"):
-        return None, None
-    if not _is_open(array.datastore):
+    known = _netcdf(array)
+    if known is None or not _is_open(array.datastore):
         return None, None
     with array.datastore.lock:
-        variable = array.get_array(needs_lock=False)
-        found = _of_netcdf4(variable) if netcdf4 else _of_h5netcdf(variable, array.shape)
-    return found, dtype
+        return known(array.get_array(needs_lock=False), array.shape), dtype
+
+
+def _netcdf(array: Any) -> Callable[[Any, tuple[int, ...]], File | None] | None:
+    """What knows the variables of a backend's array of numbers in a netCDF file; None for any other array."""
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind not in _NUMBERS:
+        return None
+    if _is(array, "xarray.backends.netCDF4_", "NetCDF4ArrayWrapper"):
+        return _of_netcdf4
+    return _of_h5netcdf if _is(array, "xarray.backends.h5netcdf_", "H5NetCDFArrayWrapper") else None
 
 
 def _is_open(datastore: Any) -> bool:
@@ -121,7 +148,7 @@ def _is_open(datastore: Any) -> bool:
     return cache is not None and getattr(manager, "_key", None) in cache
 
 
-def _of_netcdf4(variable: Any) -> File | None:
+def _of_netcdf4(variable: Any, shape: tuple[int, ...]) -> File | None:
     """Numbers in the byte order of this machine, not lists of them and nothing that users defined."""
     if not isinstance(variable.datatype, np.dtype) or not variable.datatype.isnative:
         return None

@@ -12,16 +12,15 @@ from dask._task_spec import DataNode
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge.stored import stored_chunks
+from dask_rewrite.analysis.knowledge.xarray_files import is_closed
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.postorder import postorder
-from dask_rewrite.passes.align_reads.borders import with_moved_borders
+from dask_rewrite.passes.align_reads.borders import move_borders
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
 from dask_rewrite.passes.align_reads.storage import distinct, is_slow, loses_time
+from dask_rewrite.passes.align_reads.worksite import Worksite
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.boxes import Box
-from dask_rewrite.passes.movement.moves import JOINS
-from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque
 
 #: Files with more reads of chunks than this are left as they are: to look at each would take long.
@@ -30,6 +29,7 @@ _MANY = 200_000
 _MUCH = 25
 _COPIES = "to put large blocks together takes memory, and saves few chunks"
 _READS = "each read takes long, and saves few chunks"
+_CLOSED = "that xarray has closed are not opened again; see file_cache_maxsize of xarray.set_options"
 _TOO_MANY = "the blocks cut the stored chunks into far more reads"
 
 
@@ -63,7 +63,8 @@ class AlignReads:
     reassociate: bool = True
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        facts = context.facts(graph.nodes.get)  # which look at each file once
+        site = Worksite(graph, context)
+        facts = site.facts  # which look at each file once
         files = [
             File(key, node.value, chunks)
             for key, node in graph.nodes.items()
@@ -72,33 +73,42 @@ class AlignReads:
             and (chunks := stored_chunks(facts.value(key))) is not None
         ]
         for file in files:
-            graph = self._aligned(file, graph, context)
-        return graph
+            self._align(file, site)
+        if site.changed or not files:  # those that are open are what the others are most likely
+            self._tell_of_closed(site)
+        return site.result()
 
-    def _aligned(self, file: File, graph: Graph, context: Context, moves: bool = True) -> Graph:
-        remarks = context.remarks
-        site = Site(graph, context)
+    def _tell_of_closed(self, site: Worksite) -> None:
+        """Say how many files are left as they are because they would have to be opened again."""
+        nodes = site.graph.nodes
+        closed = [key for key, node in nodes.items() if type(node) is DataNode and is_closed(node.value)]
+        read_often = [key for key in closed if len(site.consumers(key)) > 1]
+        if read_often:
+            reason = f"{len(read_often)} files {_CLOSED}"
+            site.context.remarks.missed(self.name, read_often[0], reason, len(read_often))
+
+    def _align(self, file: File, site: Worksite, moves: bool = True) -> None:
+        context, remarks, nodes = site.context, site.context.remarks, site.graph.nodes
         readers = site.consumers(file.key)
-        if site.wanted(file.key) or not all(file.learn(key, graph.nodes[key]) for key in readers):
+        if site.wanted(file.key) or not all(file.learn(key, nodes[key]) for key in readers):
             remarks.missed(self.name, file.key, "not all of its users read it by plain slices with one lock")
-            return graph
+            return
         boxes = [*file.reads.values(), *file.inside.values()]
         before = file.decoded(boxes)
         if before > _MANY or not all(site.same_annotations(key, readers[0]) for key in readers):
-            return graph
+            return
         least = distinct(boxes, file.chunks)
-        if moves and self._is_much(before, least) and not graph.origin.shared:
+        if moves and self._is_much(before, least) and not site.graph.origin.shared:
             room = self._room(boxes, file, context) // context.machine.threads
-            moved = with_moved_borders(file, site, self.name, self.reassociate, room)
-            if moved is not None:
+            there = move_borders(file, site, self.name, self.reassociate, room)
+            if there is not None:
                 remarks.applied(self.name, file.key, f"borders of {len(readers)} reads go between chunks")
-                graph, there = moved
-                if not file.reads and not self._is_much(file.decoded(there), least):
-                    return graph
-                return self._aligned(File(file.key, file.source, file.chunks), graph, context, False)
+                if file.reads or self._is_much(file.decoded(there), least):
+                    self._align(File(file.key, file.source, file.chunks), site, False)
+                return
         inside = file.decoded(file.inside.values())
         # Of a read of one chunk, what only takes a part decodes no less.
-        alone = before == len(boxes) and not context.calling(graph, JOINS)
+        alone = before == len(boxes) and not site.has_joins
         asked = (None if alone else follow(file, site, before - inside)) or dict(file.reads)
         direct = inside + file.decoded(asked.values())
         edit = Edit(file, site, self.name)
@@ -108,41 +118,37 @@ class AlignReads:
             remarks.missed(self.name, file.key, "there would be fewer reads than threads")
             asked, direct = dict(file.reads), before
         if self._is_much(direct, least):
-            made = self._by_units(edit, asked, context, before, direct)
-            if made is not None:
-                return made
+            if self._by_units(edit, asked, context, before, direct):
+                return
             edit = Edit(file, site, self.name)
         if asked.keys() == file.reads.keys() or not remarks.allow(self.name, file.key):
-            return graph
+            return
         for key, box in asked.items():
             if key not in file.reads:
                 edit.nodes[key] = edit.read(key, box)
         remarks.applied(self.name, file.key, f"{len(file.reads)} reads become {len(asked)}")
-        return edit.graph()
+        edit.put()
 
     def _by_units(
         self, edit: Edit, asked: dict[Key, Box], context: Context, before: int, direct: int
-    ) -> Graph | None:
-        """The graph in which blocks are put together from aligned reads, None where that does not pay."""
+    ) -> bool:
+        """Put blocks together from aligned reads; False where that does not pay."""
         file, remarks = edit.file, context.remarks
-        blocks, graph = {**asked, **file.inside}, edit.site.graph
-        place = {key: i for i, key in enumerate(graph.nodes)}
-        turns = postorder(graph.outputs, lambda key: graph.nodes[key]._dependencies, place.__getitem__)
-        blocks = {key: blocks[key] for key in turns if key in blocks}
+        blocks = edit.site.in_turn({**asked, **file.inside})
         decoded = self._cut(edit, list(blocks.values()), context)
         if decoded is None or not self._is_much(direct, decoded):
-            return None
+            return False
         copied = context.machine.threads * file.largest(blocks.values())
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
-            return None
+            return False
         if is_slow(file.source):
             added = edit.reads(list(blocks.values())) - len(blocks)
             if loses_time(direct - decoded, prod(file.chunks) * file.source.dtype.itemsize, added):
                 remarks.missed(self.name, file.key, _READS)
-                return None
+                return False
         if not remarks.allow(self.name, file.key):
-            return None
+            return False
         for key, box in asked.items():
             edit.nodes[key] = edit.block(key, box)
         for key, box in file.inside.items():
@@ -150,12 +156,13 @@ class AlignReads:
                 edit.nodes[key] = edit.around(key, box)
             except Opaque:
                 remarks.missed(self.name, key, "a task that cannot be read")
-                return None
+                return False
         if len(edit.units) > self.max_units * len(blocks):
             remarks.missed(self.name, file.key, _TOO_MANY)
-            return None
+            return False
         remarks.applied(self.name, file.key, f"{before} decoded chunks become {decoded}")
-        return edit.graph()
+        edit.put()
+        return True
 
     def _is_much(self, decoded: int, least: int) -> bool:
         """Chunks are decoded too often."""

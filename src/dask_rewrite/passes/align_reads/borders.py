@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from typing import TypeAlias
 
 from dask._task_spec import TaskRef
 from dask.typing import Key
 
-from dask_rewrite.graph.graph import Graph, Nodes
-from dask_rewrite.graph.names import fingerprint, layer_name, marked
+from dask_rewrite.graph.graph import Nodes
+from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.edit import Edit
@@ -20,8 +19,8 @@ from dask_rewrite.passes.align_reads.kinds import Visible
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Seen
 from dask_rewrite.passes.align_reads.totals import Borders
+from dask_rewrite.passes.align_reads.worksite import Worksite
 from dask_rewrite.passes.demand.boxes import Box
-from dask_rewrite.passes.site import Site
 
 #: The beginning and the end of a block on one axis.
 Ends: TypeAlias = tuple[int, int]
@@ -29,10 +28,8 @@ Ends: TypeAlias = tuple[int, int]
 Moved: TypeAlias = dict[Box, Box]
 
 
-def with_moved_borders(
-    file: File, site: Site, name: str, reassociate: bool, room: int
-) -> tuple[Graph, list[Box]] | None:
-    """The graph whose reads have borders between stored chunks along axes that are reduced, and their boxes.
+def move_borders(file: File, site: Worksite, name: str, reassociate: bool, room: int) -> list[Box] | None:
+    """Reads get borders between stored chunks along axes that are reduced: the boxes of all of them.
 
     There are as many blocks as before. None where that is not legal, or no border moves.
 
@@ -40,8 +37,8 @@ def with_moved_borders(
     ----------
     file : File
         All reads of it are known.
-    site : Site
-        The graph.
+    site : Worksite
+        The graph, which is changed.
     name : str
         Of the pass.
     reassociate : bool
@@ -67,7 +64,8 @@ def with_moved_borders(
     grown = file.largest(moved.values()) - file.largest(boxes)
     if grown > room or not site.context.remarks.allow(name, file.key):
         return None
-    return _written(file, site, borders.seen, moved, name), [moved[box] for box in boxes]
+    _write(file, site, borders.seen, moved, name)
+    return [moved[box] for box in boxes]
 
 
 def _grid(boxes: Sequence[Box]) -> list[list[Ends]] | None:
@@ -144,26 +142,20 @@ def _evenly(ends: Ends, chunk: int, count: int) -> list[Ends]:
     return list(pairwise([first, *cuts, last]))
 
 
-def _written(file: File, site: Site, seen: Mapping[Key, Seen], moved: Moved, name: str) -> Graph:
-    """The graph with reads of other boxes; what is made of these has other names, up to the totals."""
-    graph = site.graph
-    token = fingerprint([name, graph.origin.token, file.key, repr(moved)])
+def _write(file: File, site: Worksite, seen: Mapping[Key, Seen], moved: Moved, name: str) -> None:
+    """Put in reads of other boxes; what is made of these has other names, up to the totals."""
+    token = fingerprint([name, site.graph.origin.token, file.key, repr(moved)])
     new = {key: marked(key, token) for key, each in seen.items() if each is not None}
     refs = {key: TaskRef(name) for key, name in new.items()}
     edit = Edit(file, site, name, moved=True)
-    nodes: Nodes = {}
-    annotations = dict(graph.annotations)
-    for key, node in graph.nodes.items():
+    made: Nodes = {}
+    for key in seen:  # those that use what has another name among them
+        node = site.graph.nodes[key]
         here = new.get(key, key)
         box = file.reads.get(key) or file.inside.get(key)
         if box is not None:
             box = moved[box]
             node = edit.around(key, box) if key in file.inside else edit.read(here, box)
-        made = with_values(node, refs)
-        nodes[here] = made if here is key else renamed(made, here)
-        if here is not key and key in annotations:
-            annotations[here] = annotations[key]
-    names = {layer_name(key): layer_name(here) for key, here in new.items()}
-    before = graph.origin.elementwise
-    origin = replace(graph.origin, elementwise=before.union([names[n] for n in names if n in before]))
-    return replace(graph, annotations=annotations, origin=origin).with_nodes(nodes)
+        there = with_values(node, refs)
+        made[here] = there if here is key else renamed(there, here)
+    site.rename(new, made)

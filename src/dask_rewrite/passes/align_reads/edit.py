@@ -6,7 +6,6 @@ import operator
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, pairwise, product
 from math import prod
 from typing import Any, TypeAlias
@@ -18,7 +17,7 @@ from dask.utils import key_split
 from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts, nowhere
-from dask_rewrite.graph.graph import Graph, Nodes
+from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
 from dask_rewrite.graph.program import operation, program_task
@@ -27,9 +26,9 @@ from dask_rewrite.passes.align_reads.constants import constant_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import cuts
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
+from dask_rewrite.passes.align_reads.worksite import Worksite
 from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
-from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Step, assembled, steps_of
 
 #: Ranges side by side on one axis.
@@ -43,7 +42,7 @@ class Edit:
     ----------
     file : File
         All reads of it are known.
-    site : Site
+    site : Worksite
         The graph.
     name : str
         Of the pass.
@@ -51,7 +50,7 @@ class Edit:
         Blocks are other boxes than they were: nothing in a task is made for the shape that its block had.
     """
 
-    def __init__(self, file: File, site: Site, name: str, moved: bool = False) -> None:
+    def __init__(self, file: File, site: Worksite, name: str, moved: bool = False) -> None:
         self.file = file
         self._moved = moved
         self.site = site
@@ -178,7 +177,7 @@ class Edit:
         None in its place if the index of the read stands elsewhere as well.
         """
         form, keys = form_of(node, unknown, index)
-        alike = form, keys.index(self.file.key), id(text)
+        alike = form, keys.index(self.file.key), id(text), index is None
         if alike not in self._around:
             names = {key: TaskRef(name) for key, name in zip(keys, _names(keys, self.file.key))}
             found = steps_of(with_values(node, names), self._facts)
@@ -212,18 +211,10 @@ class Edit:
             values[name] = tuple([slice(a, b, None) for a, b in there])
         return values
 
-    def graph(self) -> Graph:
-        """The graph with what was made."""
-        graph = self.site.graph
-        nodes = {**graph.nodes, **self.nodes}
-        self.site.context.without_unused(nodes, graph.outputs)
-        annotations = graph.annotations
-        if annotations:
-            first = next(iter({**self.file.reads, **self.file.inside}))
-            if first in annotations:
-                units = dict.fromkeys(self.units.values(), annotations[first])
-                graph = replace(graph, annotations={**annotations, **units})
-        return graph.with_nodes(nodes)
+    def put(self) -> None:
+        """Put into the graph what was made."""
+        given = self.site.graph.annotations.get(next(iter({**self.file.reads, **self.file.inside})))
+        self.site.put(self.nodes, {} if given is None else dict.fromkeys(self.units.values(), given))
 
 
 def _names(keys: Sequence[Key], file: Key) -> list[str]:

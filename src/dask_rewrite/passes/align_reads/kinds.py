@@ -9,6 +9,7 @@ import numpy as np
 from dask.array import core, reductions
 
 from dask_rewrite.analysis.knowledge import Fact
+from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.passes.demand.calls import Call
 
@@ -45,7 +46,7 @@ _CALLED = {
     "moment": frozenset((np.sum, np.nansum, reductions.numel, of_dask(reductions, "nannumel"))),
 }
 #: What dask gives them besides.
-OPTIONS = frozenset(("axis", "keepdims", "dtype", "sum", "numel", "order", "ddof", "implicit_complex_dtype"))
+_OPTIONS = frozenset(("axis", "keepdims", "dtype", "sum", "numel", "order", "ddof", "implicit_complex_dtype"))
 
 
 class Visible(Exception):
@@ -69,6 +70,19 @@ def kind_of(kind: str, call: Call, dtypes: Collection[str] = ()) -> Any:
     if not _CALLED[kind].issuperset([given[name] for name in ("sum", "numel") if name in given]):
         raise Visible
     return kind, np.dtype(given.get("dtype", "f8")).kind, given.get("order", 2)
+
+
+def along(call: Call, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction.
+
+    Raises
+    ------
+    Visible
+        If it is called in another way than dask's own.
+    """
+    if len(call.args) != 1 or not _OPTIONS.issuperset(call.kwargs) or call.kwargs.get("axis") is None:
+        raise Visible
+    return tuple(sorted(axes_of(call.kwargs["axis"], ndim)))
 
 
 def keeps(made: Any, values: Sequence[Any]) -> bool:

@@ -13,7 +13,7 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array.core import concatenate3
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import call_with_dict, list_of, nameless
+from dask_rewrite.graph.nodes import call_with_dict, list_of, literal, nameless
 from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
@@ -140,7 +140,7 @@ def stands_once(value: Any, steps: Iterable[Step]) -> bool:
     for step in steps:
         stack = [*step.task.args, *step.task.kwargs.values()]
         while stack:
-            here = stack.pop()
+            here = literal(stack.pop())
             if here is value:
                 found += 1
             elif isinstance(here, (tuple, List)):

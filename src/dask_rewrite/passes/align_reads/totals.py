@@ -12,20 +12,19 @@ from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge import Fact
-from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.graph.nodes import literal
 from dask_rewrite.passes.align_reads.constants import are_broadcast, constant_of
-from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, OPTIONS, SOME, Visible, keeps, kind_of
+from dask_rewrite.passes.align_reads.kinds import ALL, CHUNKS, JOIN, SOME, Visible, along, keeps, kind_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.seen import Partial, Seen, Tile, elsewhere
 from dask_rewrite.passes.align_reads.texts import stands_once
+from dask_rewrite.passes.align_reads.worksite import Worksite
 from dask_rewrite.passes.demand.boxes import Box, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, call_of
 from dask_rewrite.passes.demand.elementwise import TABLE
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.demand.plans import UNUSUAL, parts_of
-from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.steps import Opaque, Step, Values, references_of, step_of, steps_of
 
 #: Literals of these types are the same if they read the same.
@@ -41,7 +40,7 @@ class Borders:
     ----------
     file : File
         Its reads form a grid.
-    site : Site
+    site : Worksite
         The graph.
     counts : sequence of int
         How many blocks there are on each axis.
@@ -49,7 +48,7 @@ class Borders:
         Whether floats may be summed in other groups.
     """
 
-    def __init__(self, file: File, site: Site, counts: Sequence[int], reassociate: bool) -> None:
+    def __init__(self, file: File, site: Worksite, counts: Sequence[int], reassociate: bool) -> None:
         self.seen: dict[Key, Seen] = {}
         self.free = frozenset(range(len(counts)))  # the axes whose borders nobody sees
         self._file = file
@@ -81,7 +80,11 @@ class Borders:
                 ready.extend(producers_first(list(waiting), nodes))
                 waiting.clear()
             key = ready.popleft()
-            here = seen[key] = self._seen(key, nodes[key])
+            try:
+                here = seen[key] = self._seen(key, nodes[key])
+            except Visible:
+                site.seeing.add(key)
+                raise
             if here is not None and (site.wanted(key) or not self.free):
                 raise Visible
             for user in site.consumers(key):
@@ -92,6 +95,8 @@ class Borders:
                 left = waiting.pop(user, None)
                 if left is None and here is None:
                     continue
+                if left is None and not site.may_look(user):
+                    raise Visible
                 if left is None:
                     deps = nodes[user]._dependencies
                     left = sum([dep not in seen and type(nodes.get(dep)) is not DataNode for dep in deps]) + 1
@@ -237,7 +242,7 @@ class Borders:
         return tile
 
     def _reduced(self, step: Step, call: Call, tile: Tile) -> Seen:
-        axes, shape = self._axes(call), lengths(tile.box)
+        axes, shape = along(call, len(self._counts)), lengths(tile.box)
         if call.shape != tuple([1 if axis in axes else n for axis, n in enumerate(shape)]):
             raise Visible
         facts = list(step.value.values()) if type(step.value) is dict else [step.value]
@@ -268,7 +273,7 @@ class Borders:
         if call.func is JOIN:
             return made
         kind = SOME.get(call.func) or ALL[call.func]
-        if kind_of(kind, call) != first.kind or self._axes(call) != first.axes:
+        if kind_of(kind, call) != first.kind or along(call, len(self._counts)) != first.axes:
             raise Visible
         self._ending.append((step, call.func in ALL))
         return self._ended(made, call.func in ALL)
@@ -280,12 +285,6 @@ class Borders:
         if last:
             raise Visible
         return made
-
-    def _axes(self, call: Call) -> tuple[int, ...]:
-        """The axes of a reduction that is called in the way of dask's own."""
-        if len(call.args) != 1 or not OPTIONS.issuperset(call.kwargs) or call.kwargs.get("axis") is None:
-            raise Visible
-        return tuple(sorted(axes_of(call.kwargs["axis"], len(self._counts))))
 
     def _is_all(self, made: Partial) -> bool:
         """Each block is among them, once."""

@@ -150,7 +150,7 @@ def form_of(
     value : callable
         What is known of the block under a key.
     blank : object
-        What stands in the task itself, in an argument, and may differ as well.
+        What stands in the task itself, in an argument or a node of its own, and may differ as well.
 
     Examples
     --------
@@ -194,4 +194,6 @@ def _named(here: Any, places: dict[Key, int], value: Callable[[Key], Any], blank
         return kind, *[_named(end, places, value, blank) for end in (here.start, here.stop, here.step)]
     if kind is tuple or kind is List:
         return kind, *[_named(item, places, value, blank) for item in (here if kind is tuple else here.args)]
-    return id(here.value) if kind is DataNode else id(here)
+    if kind is DataNode:
+        return _NOTHING if here.value is blank else id(here.value)
+    return id(here)
