@@ -153,10 +153,10 @@ class Declared:
         return max(sizes, default=inf)
 
     @cached_property
-    def any_complex(self) -> bool:
-        """Whether there are arrays of complex numbers, as far as it is said."""
+    def dtypes(self) -> frozenset[np.dtype[Any]]:
+        """The dtypes of all arrays, as far as they are said."""
         said = filter(None, map(_said, self._hlg.layers.values()))
-        return any(np.dtype(one["dtype"]).kind == "c" for one in said)
+        return frozenset([np.dtype(one["dtype"]) for one in said])
 
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
         """The array that a block is of, and the shape that it is said to have."""

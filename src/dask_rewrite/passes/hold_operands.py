@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,24 +10,24 @@ from functools import reduce
 from types import MethodType
 from typing import Any, ClassVar
 
-import numpy as np
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
+from dask._task_spec import NestedContainer, Task
 
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nodes import NO_KWARGS, list_of, make_container, make_task, same
+from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import is_template
 from dask_rewrite.passes.context import Context
 
 #: Operators with which NumPy writes into an operand that nobody else holds.
-_ELIDING = frozenset(
+_OF_TWO = frozenset(
     (
         *map(id, (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv)),
         *map(id, (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)),
+        id(operator.pow),
     )
 )
-#: What may stand for a block among arguments.
-_BLOCKS = (GraphNode, TaskRef, np.ndarray)
+_OF_ONE = frozenset(map(id, (operator.neg, operator.pos, operator.invert, operator.abs, builtins.abs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,22 @@ class HoldOperands:
     ("temporary elision"). Dask holds each operand by its name; a list holds it as well. Legal always: the
     same operator is called with the same arguments. It is done
 
-    - for the second factor of a product, in graphs of arrays that are declared complex and for delayed
-      values, of which nothing is declared: factors are swapped to write into the second, and products of
+    - where arrays are declared complex: factors are swapped to write into the second, and products of
       complex numbers are rounded differently then;
-    - for all operands beside other blocks where sums may not be regrouped (``rewrite.reassociate: false``):
-      the result lies in memory as the operand does, not as a new array would, and sums follow that.
+    - where arrays are declared to be in the other byte order: results are in the machine's own, but for
+      those that were written into an operand;
+    - where sums may not be regrouped (``rewrite.reassociate: false``): the result lies in memory as the
+      operand does, not as a new array would, and sums follow that;
+    - for delayed values, of which nothing is declared.
     """
 
     name: ClassVar[str] = "hold-operands"
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        declared = context.declared
-        all_of_them = not context.options.reassociate
-        everywhere = all_of_them or (declared is not None and declared.any_complex)
-        work = _Work(all_of_them)
+        dtypes = context.declared.dtypes if context.declared is not None else ()
+        swapped = not all(dtype.isnative for dtype in dtypes)
+        everywhere = swapped or not context.options.reassociate or any(dtype.kind == "c" for dtype in dtypes)
+        work = _Work(swapped)
         made: dict[Any, Any] = {}
         for tasks in context.by_function(graph).values():
             for task in tasks:
@@ -67,8 +70,8 @@ class HoldOperands:
 class _Work:
     """Expressions written anew, templates once for all tasks that call them; nesting is bounded."""
 
-    def __init__(self, all_of_them: bool) -> None:
-        self._all_of_them = all_of_them
+    def __init__(self, swapped: bool) -> None:
+        self._of_one = _OF_ONE if swapped else frozenset()
         self._templates = ByIdentity[Any]()
 
     def held(self, node: Any) -> Any:
@@ -81,20 +84,14 @@ class _Work:
         func = self.held(node.func) if type(node.func) is MethodType else node.func
         args = self._each(node.args)
         values = self._each(node.kwargs.values()) if node.kwargs else ()
-        if id(func) in _ELIDING and self._decides(func, args):
+        if id(func) in _OF_TWO and len(args) == 2 and Task in map(type, args):
             func, args = reduce, (func, list_of(args))
+        elif id(func) in self._of_one and type(args[0]) is Task:
+            func, args = next, (operation(map, (func, list_of(args))),)
         elif func is node.func and same(args, node.args) and same(values, node.kwargs.values()):
             return node
         kwargs = dict(zip(node.kwargs, values)) if values else NO_KWARGS
         return make_task(node.key, func, args, kwargs, node._dependencies, node._data_producer)
-
-    def _decides(self, func: Any, args: tuple[Any, ...]) -> bool:
-        """Whether bits may depend on who holds the operands of an operator."""
-        if len(args) != 2:
-            return False
-        if self._all_of_them:
-            return Task in map(type, args) and all(isinstance(arg, _BLOCKS) for arg in args)
-        return func is operator.mul and type(args[1]) is Task
 
     def _each(self, args: Iterable[Any]) -> tuple[Any, ...]:
         return tuple([self.held(arg) if isinstance(arg, (Task, MethodType)) else arg for arg in args])
