@@ -210,6 +210,21 @@ def test_io_dependencies_of_any_value(value: Any) -> None:
     assert_same_as_stock(x + 1)
 
 
+def test_functions_are_told_where_their_block_lies_in_plain_integers() -> None:
+    told: list[Any] = []
+
+    def load(block_id: Any = None) -> np.ndarray:
+        told.extend(block_id)
+        return np.full((1, 3), block_id[1])
+
+    x = da.map_blocks(load, chunks=((1,), (3, 3)), dtype=int, meta=np.empty((0, 0), int))
+    picked = x.vindex[[0, 0], [1, 4]]  # which writes keys with NumPy's integers
+    for y in (picked, picked.sum(), picked + 1):
+        told.clear()
+        assert_same_as_stock(y)
+        assert set(map(type, told)) == {int}
+
+
 def test_subclasses_of_blockwise() -> None:
     class Mine(Blockwise):
         pass

@@ -187,3 +187,46 @@ def test_switching_on_again_leaves_nothing_behind() -> None:
     assert len(dask.config.defaults) == before
     assert "identity" in yaml.dump(dask.config.config["array_optimize"])
     dask_rewrite.disable()
+
+
+def test_a_step_that_an_output_only_names_runs_once_for_all_outputs() -> None:
+    """`dask.optimize` goes from one to the next: each has to find the step under its own name."""
+    calls: list[int] = []
+
+    def step(block: np.ndarray) -> np.ndarray:
+        calls.append(1)
+        return block + 1
+
+    x = da.from_array(np.arange(8.0), chunks=4)
+    one, other = x.map_blocks(np.negative, dtype="f8"), x.map_blocks(step, dtype="f8", meta=np.empty(0))
+    both = da.concatenate([one, other])
+    outer = da.blockwise(lambda a, b: a[:, None] - b, "ij", both, "i", one, "j", dtype="f8")
+    for context in (stock, switched_on):
+        with context(scheduler="sync"):
+            optimized = dask.optimize(both, outer)
+            calls.clear()
+            results = dask.compute(*optimized)
+        assert len(calls) == 2
+        assert_same(results[0], np.concatenate([-np.arange(8.0), np.arange(8.0) + 1]))
+        assert_same(results[1], results[0][:, None] + np.arange(8.0))
+
+
+def test_of_blocks_that_were_optimized_twice_the_same_are_taken_as_with_dask() -> None:
+    """Whatever names dask draws for what it optimized while a delayed call was built."""
+    loads: list[str] = []
+
+    def load(dtype: str) -> np.ndarray:
+        loads.append(dtype)
+        return np.ones((2, 3), dtype)
+
+    for _ in range(8):
+        x = da.stack([da.from_delayed(delayed(load)(dtype), (2, 3), dtype) for dtype in ("f8", "i4")])
+        product = x.prod()
+        call = delayed(lambda *args: len(args))([product], [x, product])
+        counts = []
+        for context in (stock, switched_on):
+            loads.clear()
+            with context():
+                assert call.compute(scheduler="sync") == 2
+            counts.append(len(loads))
+        assert counts == [2, 2]

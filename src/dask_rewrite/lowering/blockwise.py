@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from dask._task_spec import GraphNode, Task, TaskRef
@@ -16,6 +17,7 @@ Coords: TypeAlias = tuple[int, ...]
 #: Per axis of an argument: a position in the output coordinates, -1 for block zero,
 #: or a list of block numbers where the axis is contracted.
 CoordMap: TypeAlias = tuple[int | list[int], ...]
+_INTS = frozenset([int])
 
 
 class Arg(NamedTuple):
@@ -100,6 +102,20 @@ class Plan:
     def is_load(self) -> bool:
         """Nothing comes in but literals: the block is created or read."""
         return not self.inputs
+
+
+def plain(coords: tuple[Any, ...]) -> Coords:
+    """In Python's integers, as functions are told where their block lies: ``vindex`` writes NumPy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain((np.int64(0), 1))
+    (0, 1)
+    """
+    if _INTS.issuperset(map(type, coords)):
+        return coords
+    return tuple([int(i) if isinstance(i, Integral) else i for i in coords])
 
 
 def _futures(task: Task) -> dict[Key, TaskRef]:

@@ -263,7 +263,7 @@ class Lowering:
         nodes = self.nodes
         found = [(key, nodes.get(key)) for key in self.references.outputs]
         aliases = [(key, node.target) for key, node in found if type(node) is Alias]
-        if not aliases:
+        if not aliases or self.references.shared:  # others may hold the task under its own name
             return
         users = Counter(chain.from_iterable(node._dependencies for node in nodes.values()))
         for key, target in aliases:
@@ -273,7 +273,6 @@ class Lowering:
                 or users[target] != 1
                 or target in self.references.output_keys
                 or keeps_name(node)
-                or (self.references.shared and self.references.needs_only_data(node))  # others may load it
             ):
                 continue
             nodes[key] = renamed(node, key)

@@ -20,7 +20,7 @@ from dask_rewrite.graph.annotations import Annotations
 from dask_rewrite.graph.kinds import is_call, is_future, name_in
 from dask_rewrite.graph.names import layer_name, mark
 from dask_rewrite.graph.nodes import keeps_name
-from dask_rewrite.lowering.blockwise import Coords, Plan
+from dask_rewrite.lowering.blockwise import Coords, Plan, plain
 from dask_rewrite.lowering.hoisted import before_hoisting
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
@@ -81,9 +81,10 @@ class References:
         self._shuffling = "distributed.shuffle" in sys.modules
 
     def read_layers(self, order: Iterable[str]) -> None:
-        """Read the layers that the outputs need."""
-        for name in order:
-            self.order.append(name)
+        """Read the layers that the outputs need; where several hold one key the last counts, as for dask."""
+        self.order += order
+        place = {name: i for i, name in enumerate(self.hlg.layers)}
+        for name in sorted(self.order, key=place.__getitem__):
             self._read_layer(name, self.hlg.layers[name])
 
     def _read_layer(self, name: str, layer: Layer) -> None:
@@ -118,7 +119,7 @@ class References:
                 coords = key[1:]
                 ref = table.get(coords)
                 if ref is None and self._is_block(name, coords):
-                    ref = self.block(name, coords, table)
+                    ref = self.block(name, plain(coords), table)
                 return ref
             if name in self.lazy:
                 return self.ref(key)
@@ -244,7 +245,7 @@ class References:
             parts: Any = key
             name = parts[0]
             if (table := self.blocks.get(name)) is not None:
-                return self.block(name, parts[1:], table)
+                return table.get(parts[1:]) or self.block(name, plain(parts[1:]), table)
             if name in self.lazy:
                 return self._lazy_ref(key)
         if not self._rest_read:  # a dependency that the layers did not declare

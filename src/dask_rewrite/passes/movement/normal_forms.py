@@ -69,6 +69,7 @@ class Forms:
         self._kept: set[Key] = set()  # stages that stay, since going around them costs more
         self._memory: dict[Key, Memory | None] = {}
         self._constant: dict[Key, bool] = {}
+        self._views: dict[Key, dict[Key, bool]] = {}  # by what is shown
 
     def learn(self) -> None:
         """Look at all tasks."""
@@ -221,6 +222,23 @@ class Forms:
                 continue
             fact = facts.of_node(shown) if shown is not task and type(shown) is Task else None
             known[here] = fact is not None and fact.fill is not None
+        known.update(dict.fromkeys(path, known[here]))
+        return known[key]
+
+    def is_view_of(self, key: Key, source: Key) -> bool:
+        """A task shows, or copies, a part of a block, and nothing in between joins blocks."""
+        known = self._views.setdefault(source, {source: True})
+        path: list[Key] = []
+        here = key
+        while here not in known:
+            path.append(here)
+            below: Any = self.graph.nodes.get(here)
+            while type(below) is Task and id(below.func) in VIEWS and below.args:
+                below = below.args[0]
+            if type(below) is not TaskRef:
+                known[here] = False
+                break
+            here = below.key
         known.update(dict.fromkeys(path, known[here]))
         return known[key]
 

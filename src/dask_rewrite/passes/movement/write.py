@@ -129,6 +129,8 @@ class Writer:
                 if isinstance(found, Task)
                 else operation(operator.getitem, (ref, index_of(piece, shape)))
             )
+        if type(dtype) is Symbol and self.forms.is_view_of(key, piece.source):
+            return self._unjoined(ref, piece, shape)
         if is_whole(piece, shape):
             if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
                 return Alias(key, piece.source)
@@ -136,6 +138,11 @@ class Writer:
         if is_straight(piece) and 2 * prod(piece.shape) <= prod(shape):
             return operation(chunk.getitem, (ref, index_of(piece, shape)))  # which copies
         return self._copied(sliced(ref, piece, shape), mosaic, dtype)
+
+    def _unjoined(self, ref: TaskRef, piece: Piece, shape: tuple[int, ...]) -> Task:
+        """A part of a block of any type. To join it alone would lose a mask in which nothing is masked."""
+        found = sliced(ref, piece, shape, chunk.getitem)
+        return found if type(found) is Task else operation(chunk.getitem, (ref, index_of(piece, shape)))
 
     def _copied(self, body: Any, mosaic: Mosaic, dtype: DType) -> Task:
         """A block in memory of its own, in C order."""
