@@ -153,10 +153,19 @@ def survey(node: GraphNode, templates: Depths | None = None) -> tuple[int, list[
     return deepest, references, levels
 
 
+def is_flat(task: Task) -> bool:
+    """Whether it can be seen at a glance that no task stands in a task, as in most.
+
+    >>> is_flat(Task("y", max, TaskRef("x"), 2)), is_flat(Task("y", abs, Task(None, min, TaskRef("x"))))
+    (True, False)
+    """
+    return _FLAT.issuperset(map(type, task.args)) and type(task.func) is not MethodType and not task.kwargs
+
+
 def depth_of(task: Task, templates: Depths) -> int:
     """How deep tasks nest in a task, as :func:`survey` tells it."""
-    if _FLAT.issuperset(map(type, task.args)) and type(task.func) is not MethodType and not task.kwargs:
-        return 0  # as most are
+    if is_flat(task):
+        return 0
     deepest, depth = 0, 0
     level = [task]
     while level:

@@ -14,6 +14,7 @@ from dask._task_spec import NestedContainer, Task
 
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.graph.nesting import is_flat
 from dask_rewrite.graph.nodes import NO_KWARGS, list_of, make_container, make_task, same
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import is_template
@@ -57,7 +58,7 @@ class HoldOperands:
         made: dict[Any, Any] = {}
         for tasks in context.by_function(graph).values():
             for task in tasks:
-                if everywhere or type(task.key) is str:
+                if (everywhere or type(task.key) is str) and not is_flat(task):
                     new = work.held(task)
                     if new is not task and context.remarks.allow(self.name, task.key):
                         made[task.key] = new
