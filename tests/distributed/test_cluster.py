@@ -359,3 +359,21 @@ def test_masked_blocks_that_cannot_be_sent_stay_on_their_workers(client: Any) ->
     expected = dask.compute((masked == 1).sum(axis=1), masked.sum(axis=0), scheduler="sync")
     for future, value in zip(found, expected):
         np.testing.assert_array_equal(future.result(timeout=60).filled(-1), value.filled(-1))
+
+
+@pytest.mark.parametrize("inside", [lambda f: f, lambda f: [f], lambda f: {"a": f}])
+def test_futures_are_given_by_keyword(client: Any, inside: Any) -> None:
+    def with_all(block: Any, others: Any = None) -> Any:
+        values = others.values() if isinstance(others, dict) else others
+        return block + (sum(values) if isinstance(others, (list, dict)) else others)
+
+    others = inside(client.scatter(np.arange(10.0)))
+    x = da.from_array(np.arange(200.0).reshape(20, 10), chunks=10)
+    made = [
+        x.map_blocks(with_all, others=others, dtype=float)[:15].sum(axis=1),
+        da.blockwise(with_all, "ij", x, "ij", others=others, dtype=float),
+        x.map_overlap(with_all, depth=0, others=others, dtype=float),
+    ]
+    expected = x.compute(scheduler="sync") + np.arange(10.0)
+    for future, value in zip(client.compute(made), [expected[:15].sum(axis=1), expected, expected]):
+        np.testing.assert_array_equal(future.result(timeout=60), value)

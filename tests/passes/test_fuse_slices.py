@@ -138,3 +138,22 @@ def test_the_graph_is_the_same_object_where_nothing_fuses() -> None:
     tasks = tasks_of(x)
     graph = Graph(tasks, tuple(tasks))
     assert TASK_PASSES["fuse-slices"]().run(graph, Context()) is graph
+
+
+class _Subclass(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize("options", [{}, {"lock": True}, {"asarray": False}, {"inline_array": True}])
+@pytest.mark.parametrize("index", [(1, 2), (slice(1, 3), 2), (slice(0, 2), slice(0, 2))])
+@pytest.mark.parametrize("dtype", [float, object])
+def test_what_is_read_is_of_the_type_that_dask_gives_it(options: Any, index: Any, dtype: Any) -> None:
+    source = np.arange(36).reshape(6, 6).astype(dtype).view(_Subclass)
+    picked = da.from_array(source, chunks=3, **options)[index]
+    with stock():
+        expected = [picked.compute(scheduler="sync"), da.stack([picked]).compute(scheduler="sync")]
+    with switched_on():
+        found = [picked.compute(scheduler="sync"), da.stack([picked]).compute(scheduler="sync")]
+    assert [type(value) for value in found] == [type(value) for value in expected]
+    for value, other in zip(found, expected):
+        np.testing.assert_array_equal(value, other, strict=True)

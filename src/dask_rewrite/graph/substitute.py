@@ -67,8 +67,10 @@ def _filled(args: Iterable[Any], values: Mapping[Any, Any], gained: set[Key]) ->
         found: Any = _NOTHING
         if type(arg) is TaskRef:
             found = values.get(arg.key, _NOTHING)
-        elif (kind := KINDS[type(arg)]) == RAW or kind == FUTURE:
+        elif (kind := KINDS[type(arg)]) == RAW:
             pass
+        elif kind == FUTURE:
+            found = values.get(arg.key, _NOTHING)
         elif kind == ALIAS:  # in an argument it is worth what it names
             found = values.get(arg.target, _NOTHING)
         elif arg._dependencies:

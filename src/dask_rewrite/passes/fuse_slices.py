@@ -77,11 +77,12 @@ class FuseSlices:
             index = fuse_slice(inner.index, outer.index)
         except NotImplementedError:  # dask composes no such indices
             return _NO_COMPOSITION
-        anywhere = self.reassociate and inner.func is not getitem and not _is_element(index)
+        element = inner.func is not getitem and _is_element(index)
+        anywhere = self.reassociate and inner.func is not getitem and not element
         if not anywhere and not _dask_fuses(task, below, site):
             return _IN_MEMORY
         func = getter if inner.func is getter_inline else inner.func
-        asarray = outer.asarray or inner.asarray
+        asarray = outer.asarray or inner.asarray or element  # dask does not see options given by keyword
         source = inner.source
         if not isinstance(source, (GraphNode, TaskRef)):
             source = DataNode("source", source)  # dask's own rewriting of getters expects a node here
