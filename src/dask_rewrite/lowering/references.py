@@ -81,10 +81,10 @@ class References:
         self._shuffling = "distributed.shuffle" in sys.modules
 
     def read_layers(self, order: Iterable[str]) -> None:
-        """Read the layers that the outputs need; where several hold one key the last counts, as for dask."""
+        """Read the layers that the outputs need; where several hold one key, that counts which dask takes."""
         self.order += order
-        place = {name: i for i, name in enumerate(self.hlg.layers)}
-        for name in sorted(self.order, key=place.__getitem__):
+        place = {name: -i for i, name in enumerate(self.hlg._toposort_layers())}  # dask culls consumers first
+        for name in sorted(self.order, key=lambda name: place.get(name, 0)):
             self._read_layer(name, self.hlg.layers[name])
 
     def _read_layer(self, name: str, layer: Layer) -> None:

@@ -10,7 +10,8 @@ from functools import reduce
 from types import MethodType
 from typing import Any, ClassVar
 
-from dask._task_spec import NestedContainer, Task
+import numpy as np
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
@@ -28,6 +29,8 @@ _OF_TWO = frozenset(
         id(operator.pow),
     )
 )
+#: What may stand for a block among arguments.
+_BLOCKS = (GraphNode, TaskRef, np.ndarray)
 _OF_ONE = frozenset(map(id, (operator.neg, operator.pos, operator.invert, operator.abs, builtins.abs)))
 
 
@@ -44,7 +47,7 @@ class HoldOperands:
     - where arrays are declared to be in the other byte order: results are in the machine's own, but for
       those that were written into an operand;
     - where sums may not be regrouped (``rewrite.reassociate: false``): the result lies in memory as the
-      operand does, not as a new array would, and sums follow that;
+      operand does, not as a new array would, and sums follow that (beside a number it lies alike);
     - for delayed values, of which nothing is declared.
     """
 
@@ -53,15 +56,17 @@ class HoldOperands:
     def run(self, graph: Graph, context: Context) -> Graph:
         dtypes = context.declared.dtypes if context.declared is not None else ()
         swapped = not all(dtype.isnative for dtype in dtypes)
-        everywhere = swapped or not context.options.reassociate or any(dtype.kind == "c" for dtype in dtypes)
-        work = _Work(swapped)
+        everywhere = swapped or any(dtype.kind == "c" for dtype in dtypes)
+        every, of_blocks = _Work(True, swapped), _Work(False, False)
         made: dict[Any, Any] = {}
         for tasks in context.by_function(graph).values():
             for task in tasks:
-                if (everywhere or type(task.key) is str) and not is_flat(task):
-                    new = work.held(task)
-                    if new is not task and context.remarks.allow(self.name, task.key):
-                        made[task.key] = new
+                work = every if everywhere or type(task.key) is str else of_blocks
+                if is_flat(task) or (work is of_blocks and context.options.reassociate):
+                    continue
+                new = work.held(task)
+                if new is not task and context.remarks.allow(self.name, task.key):
+                    made[task.key] = new
         if not made:
             return graph
         context.remarks.applied(self.name, None, f"tasks that hold their operands: {len(made)}")
@@ -71,8 +76,9 @@ class HoldOperands:
 class _Work:
     """Expressions written anew, templates once for all tasks that call them; nesting is bounded."""
 
-    def __init__(self, swapped: bool) -> None:
-        self._of_one = _OF_ONE if swapped else frozenset()
+    def __init__(self, beside_numbers: bool, of_one: bool) -> None:
+        self._beside_numbers = beside_numbers
+        self._of_one = _OF_ONE if of_one else frozenset()
         self._templates = ByIdentity[Any]()
 
     def held(self, node: Any) -> Any:
@@ -85,7 +91,7 @@ class _Work:
         func = self.held(node.func) if type(node.func) is MethodType else node.func
         args = self._each(node.args)
         values = self._each(node.kwargs.values()) if node.kwargs else ()
-        if id(func) in _OF_TWO and len(args) == 2 and Task in map(type, args):
+        if id(func) in _OF_TWO and len(args) == 2 and self._decides(args):
             func, args = reduce, (func, list_of(args))
         elif id(func) in self._of_one and type(args[0]) is Task:
             func, args = next, (operation(map, (func, list_of(args))),)
@@ -93,6 +99,11 @@ class _Work:
             return node
         kwargs = dict(zip(node.kwargs, values)) if values else NO_KWARGS
         return make_task(node.key, func, args, kwargs, node._dependencies, node._data_producer)
+
+    def _decides(self, args: tuple[Any, ...]) -> bool:
+        """Whether an operand is made inside, beside another block if numbers do not matter."""
+        both = self._beside_numbers or all(isinstance(arg, _BLOCKS) for arg in args)
+        return both and Task in map(type, args)
 
     def _each(self, args: Iterable[Any]) -> tuple[Any, ...]:
         return tuple([self.held(arg) if isinstance(arg, (Task, MethodType)) else arg for arg in args])
