@@ -29,9 +29,9 @@ _OF_TWO = frozenset(
         id(operator.pow),
     )
 )
+_OF_ONE = frozenset(map(id, (operator.neg, operator.pos, operator.invert, operator.abs, builtins.abs)))
 #: What may stand for a block among arguments.
 _BLOCKS = (GraphNode, TaskRef, np.ndarray)
-_OF_ONE = frozenset(map(id, (operator.neg, operator.pos, operator.invert, operator.abs, builtins.abs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,15 @@ class HoldOperands:
     def run(self, graph: Graph, context: Context) -> Graph:
         dtypes = context.declared.dtypes if context.declared is not None else ()
         swapped = not all(dtype.isnative for dtype in dtypes)
-        everywhere = swapped or any(dtype.kind == "c" for dtype in dtypes)
-        every, of_blocks = _Work(True, swapped), _Work(False, False)
+        of_delayed = _Work(True, swapped)
+        others: _Work | None = of_delayed
+        if not swapped and all(dtype.kind != "c" for dtype in dtypes):
+            others = None if context.options.reassociate else _Work(False, False)
         made: dict[Any, Any] = {}
         for tasks in context.by_function(graph).values():
             for task in tasks:
-                work = every if everywhere or type(task.key) is str else of_blocks
-                if is_flat(task) or (work is of_blocks and context.options.reassociate):
+                work = of_delayed if type(task.key) is str else others
+                if work is None or is_flat(task):
                     continue
                 new = work.held(task)
                 if new is not task and context.remarks.allow(self.name, task.key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -123,14 +124,9 @@ class Writer:
         if not own:  # it was a view of this very block
             if is_whole(piece, shape) and self.site.read_only(key):
                 return Alias(key, piece.source)
-            found = sliced(ref, piece, shape)
-            return (
-                found
-                if isinstance(found, Task)
-                else operation(operator.getitem, (ref, index_of(piece, shape)))
-            )
+            return _part(ref, piece, shape, operator.getitem)
         if type(dtype) is Symbol and self.forms.is_view_of(key, piece.source):
-            return self._unjoined(ref, piece, shape)
+            return _part(ref, piece, shape, chunk.getitem)  # joined alone, it would lose a mask of nothing
         if is_whole(piece, shape):
             if self._may_alias(key, piece.source) and self.order.is_c(piece.source):
                 return Alias(key, piece.source)
@@ -138,11 +134,6 @@ class Writer:
         if is_straight(piece) and 2 * prod(piece.shape) <= prod(shape):
             return operation(chunk.getitem, (ref, index_of(piece, shape)))  # which copies
         return self._copied(sliced(ref, piece, shape), mosaic, dtype)
-
-    def _unjoined(self, ref: TaskRef, piece: Piece, shape: tuple[int, ...]) -> Task:
-        """A part of a block of any type. To join it alone would lose a mask in which nothing is masked."""
-        found = sliced(ref, piece, shape, chunk.getitem)
-        return found if type(found) is Task else operation(chunk.getitem, (ref, index_of(piece, shape)))
 
     def _copied(self, body: Any, mosaic: Mosaic, dtype: DType) -> Task:
         """A block in memory of its own, in C order."""
@@ -248,3 +239,9 @@ class Writer:
             if mine:
                 self.annotations[key] = mine
         return TaskRef(key)
+
+
+def _part(ref: TaskRef, piece: Piece, shape: tuple[int, ...], getitem: Callable[..., Any]) -> Task:
+    """A part of a block of any type, a call also where it is all of it."""
+    found = sliced(ref, piece, shape, getitem)
+    return found if type(found) is Task else operation(getitem, (ref, index_of(piece, shape)))
