@@ -36,6 +36,8 @@ class Source(NamedTuple):
         Slices lie in memory in C order, as libraries make them unless told otherwise.
     chunks : tuple of int, optional
         How it is stored, where that is known.
+    inner : tuple of int, optional
+        Chunks that can be read by themselves, where those are shards.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +45,7 @@ class Source(NamedTuple):
     lazy: bool = False
     in_order: bool = False
     chunks: tuple[int, ...] | None = None
+    inner: tuple[int, ...] | None = None
 
 
 def source_of(value: Any) -> Any:
@@ -52,7 +55,8 @@ def source_of(value: Any) -> Any:
         return value
     in_order = getattr(file.stored, "order", None) == "C"  # of Zarr
     in_order |= type(file.stored).__name__ in ("Dataset", "Variable")
-    return Source(tuple(value.shape), value.dtype, type(value).__name__ == ADAPTER, in_order, file.chunks)
+    lazy = type(value).__name__ == ADAPTER
+    return Source(tuple(value.shape), value.dtype, lazy, in_order, file.chunks, file.inner)
 
 
 def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:
@@ -99,7 +103,7 @@ def file_of(source: Any) -> File | None:
         return File(source, source.chunks) if known else None
     if kind.__name__ == "Array" and kind is imported("zarr", "Array"):
         known = isinstance(source.dtype, np.dtype) and source.dtype.kind in NUMBERS and _in_memory(source)
-        return File(source, getattr(source, "shards", None) or source.chunks) if known else None
+        return File.of_zarr(source) if known else None
     if kind.__name__ != ADAPTER:
         return None
     found = file_behind(source)

@@ -25,6 +25,13 @@ class File(NamedTuple):
 
     stored: Any  #: an HDF5 dataset, a Zarr array, or a variable of a netCDF file
     chunks: tuple[int, ...] | None  #: how it is stored, where positions in the array are those in the file
+    inner: tuple[int, ...] | None = None  #: chunks inside of these, where these are shards
+
+    @classmethod
+    def of_zarr(cls, stored: Any) -> File:
+        """The file of an array of Zarr, or of what xarray opens as one."""
+        shards, chunks = getattr(stored, "shards", None), getattr(stored, "chunks", None)
+        return cls(stored, shards or chunks, chunks if shards else None)
 
 
 def file_behind(source: Any) -> File | None:
@@ -40,7 +47,7 @@ def file_behind(source: Any) -> File | None:
     file, dtype = _stored(inner)
     if file is None or not _gives(functions[::-1], dtype, source.dtype):
         return None
-    return file if whole else file._replace(chunks=None)
+    return file if whole else File(file.stored, None)
 
 
 def is_closed(source: Any) -> bool:
@@ -115,8 +122,7 @@ def _stored(array: Any) -> tuple[File | None, Any]:
     if _is(array, "xarray.backends.zarr", "ZarrArrayWrapper"):
         found = getattr(array, "_array", None)
         dtype = getattr(found, "dtype", None)
-        chunks = getattr(found, "shards", None) or getattr(found, "chunks", None)
-        return (None if found is None else File(found, chunks)), dtype
+        return (None if found is None else File.of_zarr(found)), dtype
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind not in _NUMBERS:
         return None, None

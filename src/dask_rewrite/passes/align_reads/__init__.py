@@ -11,6 +11,8 @@ import numpy as np
 from dask._task_spec import DataNode
 from dask.typing import Key
 
+from dask_rewrite.analysis.knowledge.loading import source_of
+from dask_rewrite.analysis.knowledge.shards import asks_more
 from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from dask_rewrite.analysis.knowledge.xarray_files import is_closed
 from dask_rewrite.graph.graph import Graph
@@ -112,7 +114,8 @@ class AlignReads:
         asked = (None if alone else follow(file, site, before - inside)) or dict(file.reads)
         direct = inside + file.decoded(asked.values())
         edit = Edit(file, site, self.name)
-        if direct > before or asked.keys() == file.reads.keys():
+        reads = file.reads.values()
+        if direct > before or asks_more(source_of(file.source), reads, asked.values()):
             asked, direct = dict(file.reads), before
         elif len(asked) < min(len(file.reads), context.machine.threads):
             remarks.missed(self.name, file.key, "there would be fewer reads than threads")

@@ -16,10 +16,11 @@ from dask.utils import methodcaller
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.loading import source_of, stores_plain_numbers
+from dask_rewrite.analysis.knowledge.shards import asks_more
 from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
-from dask_rewrite.passes.demand.windows import slice_window, window
+from dask_rewrite.passes.demand.windows import expanded, slice_window, window
 
 
 def getitem(call: Call, box: Box) -> Narrowed | None:
@@ -68,7 +69,15 @@ def read(call: Call, box: Box) -> Narrowed | None:
             return None
         else:
             moved.append(slice(low, high, None if item.step == 1 else item.step))
+    before = [item for item in expanded(index, len(known.shape)) if item is not None]
+    if asks_more(known, [list(map(_ends, before, known.shape))], [found[0]]):
+        return None
     return Narrowed(box, [source, tuple(moved), *options])
+
+
+def _ends(item: Any, length: int) -> tuple[int, int]:
+    """From where to where an index takes elements along one axis."""
+    return item.indices(length)[:2] if type(item) is slice else (item, item + 1)
 
 
 def view(call: Call, box: Box) -> Narrowed | None:

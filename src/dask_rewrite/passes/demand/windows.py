@@ -105,7 +105,7 @@ def _listed(index: Any, shape: Shape) -> tuple[tuple[slice, ...], int, np.ndarra
     return (*_replaced(items, at, slice(None)), *rest), at, picked
 
 
-def _expanded(index: Any, ndim: int) -> list[Any]:
+def expanded(index: Any, ndim: int) -> list[Any]:
     """One item for each axis of the block, and None for each new axis."""
     items = list(index) if type(index) is tuple else [index]
     given = sum(item is not None and item is not Ellipsis for item in items)
@@ -133,7 +133,7 @@ def slice_window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ..
         source.append((ends[0], ends[1] + 1))
     axes = iter(zip(found[1], source))
     items: list[Any] = []
-    for item in _expanded(index, len(shape)):
+    for item in expanded(index, len(shape)):
         if item is None:
             items.append(None)
             continue
