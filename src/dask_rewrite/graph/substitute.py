@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, overload
 
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
 from dask_rewrite.graph.kinds import ALIAS, FUTURE, ITEMS, KINDS, RAW
@@ -108,8 +108,10 @@ def replaced(node: Any, instead: Mapping[int, Any]) -> Any:
     """
     if id(node) in instead:
         return instead[id(node)]
-    if type(node) is not Task or not node._dependencies:
+    if not isinstance(node, Task) or not node._dependencies:
         return node
     args = tuple([replaced(arg, instead) for arg in node.args])
-    kwargs = {name: replaced(arg, instead) for name, arg in node.kwargs.items()}
-    return make_task(None, node.func, args, kwargs, needs_of((*args, *kwargs.values())))
+    if type(node) is Task:
+        kwargs = {name: replaced(arg, instead) for name, arg in node.kwargs.items()}
+        return make_task(None, node.func, args, kwargs, needs_of((*args, *kwargs.values())))
+    return make_container(node, args, needs_of(args)) if isinstance(node, NestedContainer) else node

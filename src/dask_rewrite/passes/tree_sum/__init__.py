@@ -15,10 +15,11 @@ from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.folds import Fold, fold_of, keeps_order, why_not
 from dask_rewrite.graph.names import fingerprint, layer_name
 from dask_rewrite.graph.nodes import needs_of, under
+from dask_rewrite.graph.substitute import replaced
 from dask_rewrite.graph.templates import opened, template_of
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.site import Replacement, Site
-from dask_rewrite.passes.tree_sum.split import Cutter, folding, with_calls
+from dask_rewrite.passes.tree_sum.split import Cutter, folding
 
 
 class _Plan(NamedTuple):
@@ -78,7 +79,7 @@ class TreeSum:
                 nodes.update(cutter.nodes)
         if not changed:
             return None
-        body = with_calls(body, changed)
+        body = replaced(body, changed)
         nodes[task.key] = under(task.key, body, task._data_producer)
         return nodes
 

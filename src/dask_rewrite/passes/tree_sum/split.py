@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dask._task_spec import NestedContainer, Task, TaskRef
@@ -110,18 +110,3 @@ def folding(fold: Fold, terms: Sequence[Any]) -> Task:
     else:
         args[fold.place] = make_task(None, old.func, tuple(terms), old.kwargs, deps)
     return operation(call.func, args, call.kwargs)
-
-
-def with_calls(node: Any, changed: Mapping[int, Task]) -> Any:
-    """The task with some of the calls inside, given by identity, replaced; tasks are shallow."""
-    if id(node) in changed:
-        return changed[id(node)]
-    if not isinstance(node, Task) or not node._dependencies:
-        return node
-    args = [with_calls(arg, changed) for arg in node.args]
-    if type(node) is Task:
-        kwargs = {name: with_calls(value, changed) for name, value in node.kwargs.items()}
-        return operation(node.func, args, kwargs)
-    if isinstance(node, NestedContainer):
-        return make_container(node, tuple(args), needs_of(args))
-    return node
