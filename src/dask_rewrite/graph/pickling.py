@@ -101,6 +101,14 @@ def pickled_size(value: Any) -> int:
     return pickled_up_to(value, sys.maxsize, _distributed_pickler)
 
 
+def size_if_pickled(value: Any) -> int | None:
+    """Bytes of a pickled object, None where it cannot be pickled: ``preflight`` tells why."""
+    try:
+        return pickled_size(value)
+    except Exception:
+        return None
+
+
 def _loaded_pickler() -> Any:
     """The pickler of distributed, where that is in use."""
     module = sys.modules.get("distributed.protocol.pickle")

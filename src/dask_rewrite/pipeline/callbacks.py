@@ -68,12 +68,9 @@ class Tracing(Callback):
     def _measured(self, graph: Graph) -> Metrics:
         metrics = graph.metrics()
         if self.trace.nbytes:
-            from dask_rewrite.graph.pickling import pickled_size
+            from dask_rewrite.graph.pickling import size_if_pickled
 
-            try:
-                metrics = replace(metrics, nbytes=pickled_size(graph.nodes))
-            except Exception:  # preflight tells why
-                return metrics
+            metrics = replace(metrics, nbytes=size_if_pickled(graph.nodes))
         return metrics
 
 

@@ -84,13 +84,10 @@ def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:
     from dask.utils import ensure_dict
 
     from dask_rewrite.graph.graph import Metrics, metrics_of
-    from dask_rewrite.graph.pickling import pickled_size
+    from dask_rewrite.graph.pickling import size_if_pickled
     from dask_rewrite.lowering.sizes import tasks_of
 
-    try:
-        size = pickled_size(graph) if nbytes else None
-    except Exception:
-        size = None  # preflight tells why
+    size = size_if_pickled(graph) if nbytes else None
     tasks = tasks_of(graph)
     if tasks > _MEASURED:
         return Metrics(tasks, 0, 0, size)

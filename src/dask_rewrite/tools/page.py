@@ -12,7 +12,7 @@ from dask.utils import format_bytes, format_time, key_split
 
 from dask_rewrite._version import __version__
 from dask_rewrite.graph.labels import functions_of
-from dask_rewrite.graph.pickling import pickled_size
+from dask_rewrite.graph.pickling import size_if_pickled
 from dask_rewrite.lowering.sizes import tasks_in
 from dask_rewrite.tools.curves import bars
 from dask_rewrite.tools.pictures import picture
@@ -121,10 +121,8 @@ def _heaviest(graph: Mapping[Key, Any]) -> list[str]:
 
 
 def _weight(task: Any) -> int:
-    try:
-        return pickled_size(task)
-    except Exception:
-        return -1  # preflight tells why
+    size = size_if_pickled(task)
+    return -1 if size is None else size
 
 
 def _remarks(report: Report) -> list[str]:

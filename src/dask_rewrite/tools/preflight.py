@@ -18,7 +18,7 @@ from dask.utils import funcname, key_split
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.culprit import Culprit, culprit, parts
 from dask_rewrite.graph.nesting import NESTING_LIMIT, check_depth, nesting
-from dask_rewrite.graph.pickling import by_reference, pickled_size
+from dask_rewrite.graph.pickling import by_reference, pickled_size, size_if_pickled
 from dask_rewrite.tools.expressions import collections_in
 from dask_rewrite.tools.preflight_report import Payload, PreflightReport, Problem, Shape
 
@@ -75,7 +75,7 @@ class _Survey:
         self._tasks = 0
         self._sizes: dict[str, int | None] = {}
         self._problems: dict[tuple[str, str, tuple[str, ...]], Problem] = {}
-        self._whole = ByIdentity[bool]()
+        self._whole = ByIdentity[int | None]()
         self._carried: dict[int, Payload] = {}
         self._alive: list[Any] = []  # identities stand for objects only while these live
         self._deepest = Shape(0)
@@ -88,12 +88,9 @@ class _Survey:
             self._measure(layer, key, task)
             self._weigh(layer, key, task)
         # All at once first, as they are sent: what they share is then pickled once.
-        try:
-            size: int | None = pickled_size(list(tasks.values()))
-        except Exception:
-            size = None
+        size = self._sizes[layer] = size_if_pickled(list(tasks.values()))
+        if size is None:
             self._trace(layer, tasks)
-        self._sizes[layer] = size
 
     def report(self) -> PreflightReport:
         payloads = []
@@ -154,8 +151,8 @@ class _Survey:
     def _is_whole(self, task: Any) -> bool:
         """Whether a task can be pickled; a part that many tasks carry is tried once."""
         if not isinstance(task, Task):
-            return _pickles(task)
-        return all(self._whole.of(part, _pickles) for _, part in parts(task))
+            return size_if_pickled(task) is not None
+        return all(self._whole.of(part, size_if_pickled) is not None for _, part in parts(task))
 
 
 def layers_of(collections: tuple[Any, ...]) -> Iterator[tuple[str, Mapping[Key, Any]]]:
@@ -242,10 +239,7 @@ def _weight(value: Any) -> int | None:
     """Bytes that sending a value costs; those of an array without touching its memory."""
     if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray" and not value.dtype.hasobject:
         return int(value.nbytes)
-    try:
-        return pickled_size(value)
-    except Exception:
-        return None
+    return size_if_pickled(value)
 
 
 def _too_deep(task: Any) -> Culprit | None:
@@ -257,14 +251,6 @@ def _too_deep(task: Any) -> Culprit | None:
         if isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError):
             return Culprit((), type(task).__name__, f"nested {nesting(task):,} deep: more than pickle stands")
     return None
-
-
-def _pickles(value: Any) -> bool:
-    try:
-        pickled_size(value)
-    except Exception:
-        return False
-    return True
 
 
 def _function(task: Any) -> str:
