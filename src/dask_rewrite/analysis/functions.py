@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from toolz import last, pipe
 
 from dask_rewrite.analysis.fact_cache import number_of, signature
 from dask_rewrite.analysis.knowledge import known
+from dask_rewrite.analysis.knowledge.known import through_partials
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.templates import calls_frame
 
@@ -35,9 +35,7 @@ class Keywords(NamedTuple):
 
 def function_of(func: Any) -> Function:
     """Look at a function."""
-    inner = func
-    while type(inner) is partial:
-        inner = inner.func
+    inner, *_ = through_partials(func, (), {})
     is_frame = calls_frame(func)
     about = None if is_frame else known(inner)
     is_known = not _is_lost(func.__self__) if type(func) is MethodType else is_frame or about is not None
@@ -98,8 +96,7 @@ def _is_lost(body: Any, lost: Set[Any] = frozenset()) -> bool:
         func = body.func
         if calls_frame(func) or func is last:
             return False
-        while type(func) is partial:
-            func = func.func
+        func, *_ = through_partials(func, (), {})
         if func is not _identity_cast and (known(func) is None or _hands_unknown(body.args)):
             return True
     elif type(body) is not List:

@@ -7,6 +7,7 @@ from types import MethodType
 from typing import Any
 
 from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
+from dask.core import flatten
 
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.analysis.memory.stores import STORES
@@ -95,12 +96,5 @@ def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
 
 def gathered(node: Task) -> Iterator[Any]:
     """What one result is made of: the parts of the nested lists that a task is given."""
-    stack = list(node.args)
-    while stack:
-        each = stack.pop()
-        if isinstance(each, NestedContainer):
-            stack.extend(each.args)
-        elif type(each) in (list, tuple):
-            stack.extend(each)
-        elif isinstance(each, (GraphNode, TaskRef)):
-            yield each
+    parts = flatten(node.args, (list, tuple, NestedContainer))
+    return (part for part in parts if isinstance(part, (GraphNode, TaskRef)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from dask.array import reductions
 from dask.sizeof import sizeof
 
 from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.analysis.knowledge.known import through_partials
 from dask_rewrite.graph.templates import frame_of
 
 #: Bytes of what is small and known: numbers, indices, names.
@@ -52,10 +52,7 @@ def without_counts(node: Any, value: Any) -> Any:
         return value
     frame = frame_of(node)
     last: Any = node if frame is None else frame.bodies[-1]
-    func: Any = getattr(last, "func", None)
-    given = dict(getattr(last, "kwargs", ()))
-    while type(func) is partial:
-        func, given = func.func, {**func.keywords, **given}
+    func, _, given = through_partials(getattr(last, "func", None), (), getattr(last, "kwargs", {}))
     counted = given.get("numel", reductions.numel)
     plain = func is reductions.mean_chunk and counted is reductions.numel
     return {**value, "n": _COUNT} if plain else value
