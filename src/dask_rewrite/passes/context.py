@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -115,6 +115,14 @@ class Context:
         """
         called = self.by_function(graph)
         return [task for func in called if func in functions for task in called[func]]
+
+    def rewritten(self, graph: Graph, name: str, made: Iterable[tuple[Task, Any]], what: str) -> Graph:
+        """The graph with new tasks for old ones, where these are other objects and it is allowed."""
+        new = {old.key: task for old, task in made if task is not old and self.remarks.allow(name, old.key)}
+        if not new:
+            return graph
+        self.remarks.applied(name, None, f"{what}: {len(new)}")
+        return graph.with_nodes({**graph.nodes, **new})
 
     def close(self) -> None:
         """Let go of what refers to itself, and of earlier graphs, which collecting garbage would look at."""

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -60,19 +61,12 @@ class HoldOperands:
         others: _Work | None = of_delayed
         if not swapped and all(dtype.kind != "c" for dtype in dtypes):
             others = None if context.options.reassociate else _Work(False, False)
-        made: dict[Any, Any] = {}
-        for tasks in context.by_function(graph).values():
-            for task in tasks:
-                work = of_delayed if type(task.key) is str else others
-                if work is None or is_flat(task):
-                    continue
-                new = work.held(task)
-                if new is not task and context.remarks.allow(self.name, task.key):
-                    made[task.key] = new
-        if not made:
-            return graph
-        context.remarks.applied(self.name, None, f"tasks that hold their operands: {len(made)}")
-        return graph.with_nodes({**graph.nodes, **made})
+        made = (
+            (task, work.held(task))
+            for task in chain.from_iterable(context.by_function(graph).values())
+            if (work := of_delayed if type(task.key) is str else others) is not None and not is_flat(task)
+        )
+        return context.rewritten(graph, self.name, made, "tasks that hold their operands")
 
 
 class _Work:

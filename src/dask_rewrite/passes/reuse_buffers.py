@@ -6,7 +6,6 @@ import builtins
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.blocks import block as fact_of_argument
 from dask_rewrite.analysis.knowledge.in_place import IN_PLACE
+from dask_rewrite.analysis.knowledge.known import through_partials
 from dask_rewrite.analysis.knowledge.loading import Source
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph
@@ -81,19 +81,9 @@ class ReuseBuffers:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         work = _Work(Site(graph, context), self.min_bytes)
-        made: dict[Key, Any] = {}
-        for tasks in _alike(context.by_function(graph)):
-            looked_at = tasks[:: -(-len(tasks) // _SAMPLE)]
-            if not any(work.is_candidate(task) and work.of(task) is not task for task in looked_at):
-                continue
-            for task in tasks:
-                new = work.of(task)
-                if new is not task and context.remarks.allow(self.name, task.key):
-                    made[task.key] = new
-        if not made:
-            return graph
-        context.remarks.applied(self.name, None, f"tasks that write into their own arrays: {len(made)}")
-        return graph.with_nodes({**graph.nodes, **made})
+        layers = filter(work.may_change, _alike(context.by_function(graph)))
+        made = ((task, work.of(task)) for tasks in layers for task in tasks)
+        return context.rewritten(graph, self.name, made, "tasks that write into their own arrays")
 
 
 def _alike(by_function: Mapping[int, Sequence[Task]]) -> Iterator[list[Task]]:
@@ -144,6 +134,11 @@ class _Work:
     def of(self, task: Task) -> Any:
         """A task of the graph with steps in place."""
         return self.rewritten(task, self._top)
+
+    def may_change(self, tasks: Sequence[Task]) -> bool:
+        """Whether there are steps in place in one of the tasks of a layer that are looked at."""
+        looked_at = tasks[:: -(-len(tasks) // _SAMPLE)]
+        return any(self.is_candidate(task) and self.of(task) is not task for task in looked_at)
 
     def is_candidate(self, node: Any) -> bool:
         """Whether there is a step that could write into the one before: one look for each template."""
@@ -291,9 +286,7 @@ def _taken(body: Task) -> list[Any]:
 
 def _makes_array(call: Task) -> bool:
     """Whether a call makes an array of its own that can be written into."""
-    func = call.func
-    while type(func) is partial:
-        func = func.func
+    func, *_ = through_partials(call.func, (), {})
     if type(func) is not np.ufunc and id(func) not in _MAKERS:
         return False
     known = known_call(call.func, call.args, call.kwargs)
