@@ -99,13 +99,5 @@ class Movement:
         annotations = graph.annotations
         if annotations and writer.annotations:
             graph = replace(graph, annotations={**annotations, **writer.annotations})
-        if len(nodes) < len(moves) or self._has_unused(graph, moves, nodes):
-            writer.site.context.without_unused(nodes, graph.outputs)
+        writer.site.context.without_unused(nodes, graph.outputs)
         return graph.with_nodes(nodes)
-
-    def _has_unused(self, graph: Graph, moves: set[Key], nodes: Nodes) -> bool:
-        """Whether something that the old tasks used is not used any more."""
-        before = graph.nodes
-        lost = [before[key]._dependencies for key in moves if nodes.get(key) is not before[key]]
-        unused = frozenset().union(*lost).intersection(nodes) - frozenset(graph.outputs)
-        return not unused.issubset(frozenset().union(*[node._dependencies for node in nodes.values()]))
