@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -180,9 +180,7 @@ class _Absorbing:
         waits_for = set(task._dependencies)
         twice: set[Key] = set()  # would run twice: nothing but copying may
         if len(references) > len(waits_for):
-            seen: set[Key] = set()
-            for key in references:
-                (twice if key in seen else seen).add(key)
+            twice = {key for key, times in Counter(references).items() if times > 1}
         nodes, candidates, grown = self.nodes, self._candidates, self._grown
         most, wide = self._inputs(task, len(waits_for))
         gathers = is_finalize(task.key)

@@ -17,6 +17,7 @@ from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import layer_name
 from dask_rewrite.graph.nesting import survey
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.movement.memory_order import calls
 from dask_rewrite.passes.movement.moves import MOVES
 from dask_rewrite.passes.regrid.arrays import Array, Whole, common_shape, first_of, in_order, is_cut, whole_of
 from dask_rewrite.passes.regrid.grids import coarse_edges, extents_along, is_crumbled
@@ -178,12 +179,7 @@ def _crumbled(array: Array, site: Site) -> bool:
 
 def _uses_moves(array: Array, nodes: Nodes) -> bool:
     """Some of its blocks are made of what was moved."""
-    for key in array.keys:
-        for dep in nodes[key]._dependencies:
-            node = nodes.get(dep)
-            if type(node) is Task and id(node.func) in MOVES:
-                return True
-    return False
+    return any(calls(nodes.get(dep), MOVES) for key in array.keys for dep in nodes[key]._dependencies)
 
 
 def _gathered(graph: Graph, grids: Mapping[Any, Coarse]) -> Nodes:
