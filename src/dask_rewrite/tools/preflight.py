@@ -77,12 +77,10 @@ class _Survey:
         self._problems: dict[tuple[str, str, tuple[str, ...]], Problem] = {}
         self._whole = ByIdentity[int | None]()
         self._carried: dict[int, Payload] = {}
-        self._alive: list[Any] = []  # identities stand for objects only while these live
         self._deepest = Shape(0)
         self._widest = Shape(0)
 
     def add(self, layer: str, tasks: Mapping[Key, Any]) -> None:
-        self._alive.append(tasks)
         self._tasks += len(tasks)
         for key, task in tasks.items():
             self._measure(layer, key, task)
@@ -118,12 +116,10 @@ class _Survey:
 
     def _weigh(self, layer: str, key: Key, task: Any) -> None:
         for label, value in _payloads(task):
-            payload = self._carried.get(id(value))
-            if payload is None:
+            if id(value) not in self._carried:  # where it is kept alive
                 payload = Payload(value, type(value).__name__, label, _function(task), layer, key)
                 self._carried[id(value)] = payload
-                self._alive.append(value)
-            payload.tasks += 1
+            self._carried[id(value)].tasks += 1
 
     def _trace(self, layer: str, tasks: Mapping[Key, Any]) -> None:
         traced = 0

@@ -19,6 +19,7 @@ from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import runs
 from dask_rewrite.passes.demand.boxes import Box, inside, lengths
+from dask_rewrite.passes.movement.emit import nested
 from dask_rewrite.passes.steps import Step
 
 #: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
@@ -72,9 +73,7 @@ def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], o
     if len(parts) == 1:
         (part,) = parts
         return Text(part if type(part) is Task else _whole(part), names, ())
-    for column in reversed(ranges):
-        parts = [List(*parts[i : i + len(column)]) for i in range(0, len(parts), len(column))]
-    return Text(operation(concatenate3, (parts[0],)), names, ())
+    return Text(operation(concatenate3, (nested(parts, list(map(len, ranges))),)), names, ())
 
 
 def _whole(unit: TaskRef) -> Task:

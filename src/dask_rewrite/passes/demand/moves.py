@@ -21,6 +21,7 @@ from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
 from dask_rewrite.passes.demand.windows import expanded, slice_window, window
+from dask_rewrite.passes.movement.emit import nested
 
 
 def getitem(call: Call, box: Box) -> Narrowed | None:
@@ -194,10 +195,7 @@ def _shaped(call: Call, box: Box) -> Narrowed | None:
     blocks, grid = call.args
     if type(blocks) is not List or prod(grid) != len(blocks.args):
         return None
-    rows: list[Any] = list(blocks.args)
-    for count in tuple(grid)[:0:-1]:
-        rows = [list_of(rows[i : i + count]) for i in range(0, len(rows), count)]
-    joined = _joined(call, list_of(rows), list(range(len(box))), box)
+    joined = _joined(call, nested([*blocks.args], grid), list(range(len(box))), box)
     return Narrowed(box, [joined], {}, core.concatenate3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from dask._task_spec import GraphNode, List, TaskRef
@@ -100,13 +101,14 @@ class Plan:
             made = self._narrowed(step, wanted)
             if made is None:
                 self.boxes[step] = None
-                self._all_of(step)
+                for ref in references_of(step.task):
+                    self._need(ref, None)
                 continue
             self.boxes[step] = None if wanted is None else made.box
             self.made[step] = made
             for part in parts_of([*made.args]):
                 self._need(part.of, part.box)
-            for ref in _whole(made.args):
+            for ref in chain.from_iterable(map(references, made.args)):
                 self._need(ref, None)
 
     def _narrowed(self, step: Step, box: Box | None) -> Narrowed | None:
@@ -134,10 +136,6 @@ class Plan:
         kwargs = call.kwargs if made.kwargs is None else dict(made.kwargs)
         task = operation(made.func or call.func, args, kwargs)
         return _agree(self._facts.within(task, sizes), step.value, lengths(made.box))
-
-    def _all_of(self, step: Step) -> None:
-        for ref in references_of(step.task):
-            self._need(ref, None)
 
     def _need(self, of: Any, box: Box | None) -> None:
         if type(of) is not TaskRef:
@@ -202,8 +200,3 @@ def parts_of(args: Sequence[Any]) -> Iterator[Part]:
             yield arg
         elif type(arg) is List:
             yield from parts_of(arg.args)
-
-
-def _whole(args: Sequence[Any]) -> Iterator[TaskRef]:
-    for arg in args:
-        yield from references(arg)
