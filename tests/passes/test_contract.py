@@ -36,12 +36,7 @@ from passes.contract_cases import (
     run,
 )
 
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Any:
-    tiny = {"rewrite.options": {"contract": {"min-bytes": 1}}}  # as the blocks of these tests are
-    with dask.config.set({"scheduler": "threads", "num_workers": 2, **tiny}):
-        yield
+pytestmark = pytest.mark.usefixtures("tiny_products")
 
 
 # --------------------------------------------------------------------------------------
