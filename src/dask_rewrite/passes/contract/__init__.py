@@ -19,7 +19,7 @@ from dask_rewrite.passes.contract.cost_model import make_plan, plan_alone, shown
 from dask_rewrite.passes.contract.gates import gate_points, private_blocks, read_again
 from dask_rewrite.passes.contract.groups import Group, group_trees, most_bytes
 from dask_rewrite.passes.contract.rewrite import Rewrite, Work
-from dask_rewrite.passes.contract.terms import Opener, Term
+from dask_rewrite.passes.contract.terms import Term, open_term
 from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
 from dask_rewrite.scheduler import Machine
@@ -71,9 +71,8 @@ class Contract:
             return graph
         trees: list[Tree] = []
         terms: list[list[Term]] = []
-        opener = Opener(site)
         for tree in found:
-            opened = [opener.open(key, tree.reducer) for key in tree.leaves]
+            opened = [open_term(key, tree.reducer, site) for key in tree.leaves]
             usable = [term for term in opened if term is not None and term.multiplies]
             if len(usable) < len(opened):
                 remarks.missed(self.name, tree.root, "a term must stay a task of its own")

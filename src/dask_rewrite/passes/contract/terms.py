@@ -41,57 +41,27 @@ class Term(NamedTuple):
     multiplies: bool
 
 
-class Opener:
-    """Opens terms; what is the same for all blocks of a layer is found out once.
-
-    Parameters
-    ----------
-    site : Site
-        Where the terms are.
-    """
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._bare: dict[tuple[Any, ...], bool] = {}
-
-    def open(self, key: Key, reducer: Reducer) -> Term | None:
-        """The term under a key, or None if its task must stay as it is."""
-        site = self._site
-        task = site.node(key)
-        if type(task) is not Task or not site.context.may_move(task.func):
-            return None
-        body = opened(task) or task
-        inner = body.args[0] if body.args else None
-        product = False
-        known = site.facts.of(key) is not None  # else its type has a sum of its own
-        if known and type(inner) is Task and self._is_bare_product(body, inner, reducer, body is task):
-            product, body = True, inner
-        views: dict[Key, Task | TaskRef] = {}
-        for dep in body._dependencies:
-            below = site.node(dep)
-            if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
-                views[dep] = below
-        if views:
-            body = with_values(body, views)
-        if body.key is not None:
-            body = nameless(body)
-        return Term(body, product, tuple(views), product or makes_product(task))
-
-    def _is_bare_product(self, body: Task, inner: Task, reducer: Reducer, shared: bool) -> bool:
-        if not shared:  # made for this term alone, and so are its keywords
-            return _is_bare_product(body, inner, reducer)
-        same = (
-            id(body.func),
-            id(body.kwargs),
-            id(inner.func),
-            id(inner.kwargs),
-            len(inner.args),
-            id(reducer),
-        )
-        found = self._bare.get(same)
-        if found is None:
-            found = self._bare[same] = _is_bare_product(body, inner, reducer)
-        return found
+def open_term(key: Key, reducer: Reducer, site: Site) -> Term | None:
+    """The term under a key, or None if its task must stay as it is."""
+    task = site.node(key)
+    if type(task) is not Task or not site.context.may_move(task.func):
+        return None
+    body = opened(task) or task
+    inner = body.args[0] if body.args else None
+    product = False
+    known = site.facts.of(key) is not None  # else its type has a sum of its own
+    if known and type(inner) is Task and _is_bare_product(body, inner, reducer):
+        product, body = True, inner
+    views: dict[Key, Task | TaskRef] = {}
+    for dep in body._dependencies:
+        below = site.node(dep)
+        if type(below) is Task and _only_looks(below) and site.same_annotations(key, dep):
+            views[dep] = below
+    if views:
+        body = with_values(body, views)
+    if body.key is not None:
+        body = nameless(body)
+    return Term(body, product, tuple(views), product or makes_product(task))
 
 
 def _is_bare_product(body: Task, inner: Task, reducer: Reducer) -> bool:
