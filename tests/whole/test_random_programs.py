@@ -17,7 +17,14 @@ from helpers import assert_same, assert_sound, examples, functions_in, keys_of, 
 from random_programs import OPERATIONS, programs
 
 #: What is done to large blocks alone is done to these, too.
-SMALL_TOO = {"rewrite.options": {"reuse-buffers": {"min-bytes": 1}, "demand": {"min-bytes": 1}}}
+_LEAST = {"min-bytes": 1}
+SMALL_TOO = {
+    "rewrite.options": {
+        "reuse-buffers": _LEAST,
+        "demand": _LEAST,
+        "place-blocks": {"min-bytes": 1, "min-block": 1},
+    }
+}
 
 
 def run(outputs: list[da.Array], **kwargs: Any) -> tuple[str, Any]:

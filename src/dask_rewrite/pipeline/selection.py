@@ -25,6 +25,7 @@ from dask_rewrite.passes.hold_operands import HoldOperands
 from dask_rewrite.passes.inline_sources import InlineSources
 from dask_rewrite.passes.merge_reads import MergeReads
 from dask_rewrite.passes.movement import Movement
+from dask_rewrite.passes.place_blocks import PlaceBlocks
 from dask_rewrite.passes.regrid import Regrid
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.reuse_buffers import ReuseBuffers
@@ -64,6 +65,7 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
     "hold-operands": HoldOperands,  # once it is decided what stands inside of what
     "hoist": Hoist,  # after fusion, which wants tasks of one dependency and could put constants back
     "coalesce": Coalesce,  # on tasks as they are in the end, with constants out of the way
+    "place-blocks": PlaceBlocks,  # on what makes the blocks of a result in the end
     "take-turns": TakeTurns,  # on what is scheduled: whatever changes tasks changes what they hold
     "sweep": Sweep,  # last: drops what the others left behind
 }

@@ -13,17 +13,15 @@ from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _identity
 from dask.array import chunk
 from dask.graph_manipulation import chunks
 from dask.typing import Key
-from toolz import identity
 
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
-from dask_rewrite.analysis.knowledge import known_call
 from dask_rewrite.analysis.knowledge.loading import LOADING
-from dask_rewrite.analysis.knowledge.movement import MOVEMENT
 from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.analysis.knowledge.stored import decoded
 from dask_rewrite.analysis.memory.arguments import sized_by_argument
 from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
+from dask_rewrite.analysis.memory.shown import shows_first
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -31,10 +29,9 @@ from dask_rewrite.graph.gates import first_argument, ungated
 from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.names import is_finalize
 from dask_rewrite.graph.nodes import literal
+from dask_rewrite.graph.places import only_made, room_of, room_shown
 from dask_rewrite.graph.templates import opened
 
-#: Functions whose result is their first argument, or a view of it, where they are not known to copy.
-_VIEWING = frozenset([*(func for func, known in MOVEMENT.items() if not known.fresh), identity])
 #: Functions that wait for others and give their first argument, or add to it in place.
 _PASSING = frozenset([chunks.bind, operator.iadd])
 #: Functions that give what they are given, in a container.
@@ -92,10 +89,10 @@ class Results:
         self, lookup: Callable[[Key], GraphNode | None], known: Facts | Callable[[Key], Any]
     ) -> None:
         def plain(key: Key) -> GraphNode | None:
-            node: GraphNode | None = unheld(lookup(key), lookup)
+            node: GraphNode | None = only_made(unheld(lookup(key), lookup))
             return node
 
-        self._lookup = plain
+        self._given, self._lookup = lookup, plain
         self._facts = known if isinstance(known, Facts) else _guessed(plain, known)
         self._sizes: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
@@ -114,6 +111,8 @@ class Results:
         nbytes = self._size(key)
         if node is None:
             return nbytes, nbytes, None
+        if (room := room_shown(self._given(key), self._given)) is not None:
+            return nbytes, 0, room
         if type(node) is Alias:
             return nbytes, 0, node.target
         return nbytes, *self._memory(key, node, nbytes)
@@ -143,6 +142,12 @@ class Results:
             if gives_nothing(node) or self._gathers_nothing(key, node):
                 sizes[key] = SMALL
                 break
+            if (room := room_of(node)) is not None:
+                sizes[key] = room.nbytes
+                break
+            if is_finalize(key) and (whole := room_shown(node, self._given)) is not None:
+                key = whole
+                continue
             nbytes = nbytes_of_fact(without_counts(ungated(node), self._facts.value(key)))
             if nbytes is None and type(node) is Task:
                 inner = _passed_on(node)
@@ -195,7 +200,7 @@ class Results:
                 continue
             if is_topk(node.func):
                 return self._size_of(node.args[0]) or nbytes, None
-            mine = not node.args or not _is_view(node) or self._is_part(node)
+            mine = not node.args or not shows_first(node) or self._is_part(node)
             mine = mine or (is_in(node.func, LOADING) and self._is_file(node.args[0]))
             size = nbytes if node is whole else self._size_of(node)
             if mine or self._is_copied(node, size):
@@ -286,14 +291,3 @@ def _passed_on(node: Any) -> Any:
     while type(node) is Task and is_in(node.func, _PASSING):
         node = first_argument(node)
     return node
-
-
-def _is_view(task: Task) -> bool:
-    """Whether a task gives its first argument, or a view of it."""
-    views = is_in(task.func, _VIEWING) or is_in(task.func, LOADING)
-    found = known_call(task.func, task.args, task.kwargs) if views else None
-    if found is None or found.fresh is True:
-        return False
-    picks = (list, np.ndarray, TaskRef, Task)  # what is computed may be positions as well
-    index = [each for arg in task.args[1:] for each in (arg if type(arg) is tuple else (arg,))]
-    return not any(type(each) in picks for each in index)

@@ -9,6 +9,7 @@ from dask_rewrite.analysis.effects import gives_view
 from dask_rewrite.analysis.estimates import beliefs_of, estimate
 from dask_rewrite.analysis.memory.blocks import Result, Results
 from dask_rewrite.analysis.memory.graphs import Sized, order_of_numbers, sized
+from dask_rewrite.graph.places import room_shown
 from dask_rewrite.passes.site import Site
 
 
@@ -25,7 +26,7 @@ def numbers_of(site: Site) -> Sized:
     def result_of(key: Key) -> Result:
         # most tasks make a block of their own, whose size was asked for before
         node = site.node(key)
-        if type(node) is not DataNode and not gives_view(node):
+        if type(node) is not DataNode and not gives_view(node) and room_shown(node, site.node) is None:
             block = estimate(site.facts, key)
             if block is not None:
                 return Result(block.nbytes, block.nbytes)
