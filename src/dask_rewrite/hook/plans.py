@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -33,6 +34,10 @@ from dask_rewrite.scheduler import machine
 _LESS = 0.8
 #: Where nothing waits, threads may happen to hold more than is forecast: it has to be so much less.
 _SURELY = 0.5
+#: Blocks of which parts are taken are read in so many parts.
+_PARTS = 8
+#: A task reads so many blocks that only it needs.
+_LOADS = 16
 #: Blocks that are so many times smaller than the limit are never read again.
 _SMALL = 64
 
@@ -67,12 +72,16 @@ def chosen(
         Becomes that of the plan that is taken.
     """
     search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
-    for number, (plan, steps) in enumerate(_plans(graph, rewrite, options, trace)):
+    hopeless = False  # one task alone needs more
+    for number, (make, steps, in_parts) in enumerate(_plans(graph, rewrite, options, trace)):
+        if (hopeless and not in_parts) or (plan := make()) is None:
+            continue
         before = search.best
-        done = search.look_at(plan, str(number)) and (search.fits or not _has_batches(plan))
+        done = search.look_at(plan, str(number))
+        hopeless = done and not search.fits and not _has_batches(plan)
         if search.best is not before and trace is not None and steps is not None:
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
-        if done:
+        if search.fits or search.asked > (options.memory_limit or 0):
             break
     best = search.found()
     if trace is not None and best.again:
@@ -86,28 +95,34 @@ def chosen(
 
 def _plans(
     graph: Graph, rewrite: Callable[..., Graph | None] | None, options: Options, trace: Trace | None
-) -> Iterator[tuple[Graph, Trace | None]]:
+) -> Iterator[tuple[Callable[[], Graph | None], Trace | None, bool]]:
     """The plan that there is, one without batches, and those that compute more than once.
 
-    Each comes with what was done for it.
+    Each comes with what is done for it, and whether single tasks may need less in it.
     """
-    yield graph, None
+    yield lambda: graph, None, True
     if rewrite is None:
         return
     before, others = options, []
     if _has_batches(graph):
         options = replace(options, disable=options.disable | {Coalesce.name})
-        others.append(options)
+        others.append((options, True))
     least = max(1, min(Reread().min_bytes, (options.memory_limit or 0) // _SMALL))
     given = options.options.get(Reread.name, {})
-    finer = {**options.options, Reread.name: {"min-bytes": least, "min-blocks": 1, **given}}
+
+    def again(**more: Any) -> Options:
+        named = {name.replace("_", "-"): value for name, value in more.items()}
+        return replace(options, reread=True, options={**options.options, Reread.name: {**named, **given}})
+
+    finer = {"min_bytes": least, "min_blocks": 1}
+    others += [(again(), False), (again(**finer), False)]
+    others += [(again(**finer, parts=_PARTS), True), (again(**finer, costly=True), False)]
+    others += [(again(**finer, parts=_PARTS, loads=_LOADS), True)]
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
-    costly = {**finer, Reread.name: {"costly": True, **finer[Reread.name]}}
-    others += [replace(options, reread=True, options=each) for each in (options.options, finer, costly)]
-    for other in others:
+    for other, in_parts in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)
-        if other != before and (plan := rewrite(options=other, trace=steps)) is not None:
-            yield plan, steps
+        if other != before:
+            yield partial(rewrite, options=other, trace=steps), steps, in_parts
 
 
 def _has_batches(graph: Graph) -> bool:
@@ -130,6 +145,7 @@ class _Search:
         self, original: Original, graph: Graph, outputs: list[Key], options: Options, may_repeat: bool
     ) -> None:
         self.best: _Best | None = None
+        self.asked = 0  #: bytes of what is asked for, which every plan holds
         self._original, self._first, self._outputs = original, graph, outputs
         self._options, self._limit = options, options.memory_limit or 0
         self._may_repeat = may_repeat and any(each.name == Reread.name for each in select(options).passes)
@@ -139,6 +155,7 @@ class _Search:
         """Look at a plan, and at the same with turns; true if nothing else needs to be looked at."""
         limit = self._limit
         sizes = self._sized(plan, self._original.rewritten(plan.nodes).of)
+        self.asked = sum([sizes.works[0].nbytes[task] for task in sizes.works[0].kept])
         if self._take(plan, sizes, name, _SURELY * limit):
             return True
         order, peak = thrifty_order(sizes.likely, sizes.keys)

@@ -11,6 +11,7 @@ from dask.typing import Key
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread.copies import Copies
+from dask_rewrite.passes.reread.parts import made_where_used, read_in_parts
 from dask_rewrite.passes.reread.phases import Phases, find_phases
 from dask_rewrite.passes.reread.repeatable import Repeatable
 from dask_rewrite.passes.site import Site
@@ -35,6 +36,10 @@ class Reread:
         Smaller blocks are held.
     min_blocks : int
         Reductions that wait for no more than so many blocks for each thread hold little; 1: for one block.
+    parts : int
+        Blocks of which parts are taken are read in about so many parts, each on its own; 1: all at once.
+    loads : int
+        Blocks that only one task needs are read by that task, so many at most; 1: they are not.
     costly : bool
         Known work that takes longer than to go through a block once is done again as well.
     """
@@ -43,10 +48,20 @@ class Reread:
     min_bytes: int = 65_536
     min_blocks: int = 4
     costly: bool = False
+    parts: int = 1
+    loads: int = 1
 
     def run(self, graph: Graph, context: Context) -> Graph:
         if not context.options.reread or graph.origin.shared:  # others may hold the same blocks
             return graph
+        if self.parts > 1:
+            graph = read_in_parts(graph, context, self.min_bytes, self.parts, self.name)
+        return self._in_phases(graph, context) if self.loads == 1 else self._made_where_used(graph, context)
+
+    def _made_where_used(self, graph: Graph, context: Context) -> Graph:
+        return made_where_used(self._in_phases(graph, context), context, self.min_bytes, self.loads)
+
+    def _in_phases(self, graph: Graph, context: Context) -> Graph:
         site = Site(graph, context)
         blocks = Repeatable(site, self.min_bytes, self.costly)
         most = self.min_blocks * context.machine.threads if self.min_blocks > 1 else 1

@@ -16,6 +16,7 @@ from dask_rewrite.graph.nesting import Depths, survey
 from dask_rewrite.graph.nodes import nameless, renamed, under
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread.phases import Phases, below
 from dask_rewrite.passes.reread.repeatable import Again
 from dask_rewrite.passes.site import Site
@@ -77,7 +78,9 @@ class Copies:
         """A copy goes into its only user, or waits for what its users wait for."""
         nodes = self.nodes
         copy: Task = nodes[key]
-        if len(users) == 1 and self._fits(users[0], key):
+        if len(users) == 1 and fits(
+            users[0], key, nodes, self.annotations, self._site.context, self._templates
+        ):
             user = with_values(nodes[users[0]], {key: copy})
             nodes[users[0]] = under(users[0], user, user._data_producer or copy._data_producer)
             del nodes[key]
@@ -85,20 +88,6 @@ class Copies:
             self._site.context.regrouped.add(users[0])
         elif copy._dependencies.isdisjoint(keys.values()) and (gate := self._gate(block, phase)) is not None:
             nodes[key] = under(key, waiting(nameless(copy), [TaskRef(gate)]), True)
-
-    def _fits(self, user: Key, key: Key) -> bool:
-        task, context = self.nodes[user], self._site.context
-        if type(task) is not Task or not context.may_move(task.func):
-            return False
-        if type(user) is str and not context.fuse_text_keys:
-            return False
-        if self.annotations.get(user) != self.annotations.get(key):
-            return False
-        depth, references, levels = survey(task, self._templates)
-        if Counter(references)[key] != 1:  # it would be made twice
-            return False
-        below = survey(self.nodes[key], self._templates)[0]
-        return max(depth, levels[references.index(key)] + 1 + below) <= _DEEPEST
 
     def _users(self, block: Key, phase: int) -> list[Key]:
         """Who uses a block in a phase, without copies that are made for it."""
@@ -129,3 +118,26 @@ class Copies:
             gate = operation(chunks.checkpoint, tuple(map(TaskRef, waits)))
             self.nodes[key] = under(key, gate)
         return self._gates[waits]
+
+
+def fits(
+    user: Key,
+    key: Key,
+    nodes: Mapping[Key, Any],
+    annotations: Mapping[Key, Any],
+    context: Context,
+    templates: Depths,
+) -> bool:
+    """Whether a block may be made in the task that uses it, which is its only user."""
+    task = nodes[user]
+    if type(task) is not Task or not context.may_move(task.func):
+        return False
+    if type(user) is str and not context.fuse_text_keys:
+        return False
+    if annotations.get(user) != annotations.get(key):
+        return False
+    depth, references, levels = survey(task, templates)
+    if Counter(references)[key] != 1:  # it would be made twice
+        return False
+    below = survey(nodes[key], templates)[0]
+    return max(depth, levels[references.index(key)] + 1 + below) <= _DEEPEST
