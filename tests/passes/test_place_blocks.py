@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from dask.cache import Cache
 from dask.callbacks import Callback
 
 import dask_rewrite
-from dask_rewrite.graph.places import room_of
+from dask_rewrite.graph.places import Empty, NewRoom, room_of
 from helpers import assert_same, stock, switched_on
 
 SMALL_TOO = {"rewrite.options": {"place-blocks": {"min-bytes": 1, "min-block": 1}}}
@@ -83,6 +85,27 @@ def test_results_on_each_scheduler(scheduler: str) -> None:
     x = drawn((8, 3000), (1, 1500)) - 0.5
     assert rooms(x, **SMALL_TOO) == 1
     both(x, scheduler, **SMALL_TOO)
+
+
+def test_rooms_travel_without_their_arrays_and_without_this_package(tmp_path: Path) -> None:
+    """Each task in another process gets the room: its bytes times their number would take for ever."""
+    new = NewRoom([Empty((1000, 1000), np.dtype("f4"))])
+    room = new()
+    room(0)[...] = 1
+    sent = [pickle.dumps(each) for each in (new, room)]
+    assert max(map(len, sent)) < 2000
+    (tmp_path / "sent").write_bytes(pickle.dumps(sent))
+    program = """
+import pickle, sys
+sys.modules["dask_rewrite"] = None
+new, room = map(pickle.loads, pickle.load(open(sys.argv[1], "rb")))
+for each in (new(), room):
+    print(each(0).shape, each(0).dtype, each(0, (slice(3),)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "sent"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "(1000, 1000) float32 None\n" * 2
 
 
 def test_on_processes_there_is_no_room() -> None:

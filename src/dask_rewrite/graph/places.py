@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from dask._task_spec import Alias, GraphNode, Task, TaskRef
 from dask.typing import Key
+from dask.utils import apply
+from toolz import compose, excepts
 
 from dask_rewrite.graph.gates import ungated
 from dask_rewrite.graph.names import is_finalize
@@ -23,13 +25,10 @@ Index: TypeAlias = tuple[slice, ...]
 
 
 class Empty(NamedTuple):
-    """An array that is still to be made. Pickled, it is such an array, whatever was written into it."""
+    """An array that is still to be made."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-
-    def __reduce__(self) -> Any:
-        return np.empty, (self.shape, self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -38,17 +37,20 @@ class Empty(NamedTuple):
 
 
 class Room:
-    """Gives arrays by their numbers, the same ones at each call in this process; made at the first call.
+    """Gives arrays by their numbers, or parts of them; each is the same one at each call in this process.
 
-    In another process they are other arrays: pickled, it becomes ``partial(operator.getitem, arrays)`` over
-    empty ones. What was written here is not known there, which those who write have to reckon with.
+    Pickled, it becomes a function that gives another array at each call, and None for a part: who writes
+    there in another process makes an array of its own, since what it writes would not be known here.
 
     Examples
     --------
     >>> import pickle
     >>> room = Room([Empty((2,), np.dtype("i8"))])
-    >>> room(0) is room(0), pickle.loads(pickle.dumps(room))(0).shape
-    (True, (2,))
+    >>> room(0) is room(0), room(0, (slice(1),)).base is room(0)
+    (True, True)
+    >>> other = pickle.loads(pickle.dumps(room))
+    >>> other(0).shape, other(0, (slice(1),))
+    ((2,), None)
     """
 
     __slots__ = ("_arrays", "_empty", "_lock")
@@ -58,14 +60,15 @@ class Room:
         self._arrays: list[Any] = [None] * len(empty)
         self._lock = Lock()
 
-    def __call__(self, number: int) -> Any:
+    def __call__(self, number: int, index: Index | None = None) -> Any:
         with self._lock:
             if self._arrays[number] is None:
                 self._arrays[number] = np.empty(*self._empty[number])
-            return self._arrays[number]
+        whole = self._arrays[number]
+        return whole if index is None else whole[index]
 
     def __reduce__(self) -> Any:
-        return partial, (operator.getitem, list(self._empty))
+        return excepts, (TypeError, _new_arrays(self._empty))
 
 
 class NewRoom:
@@ -93,7 +96,7 @@ class NewRoom:
         return Room(self.empty)
 
     def __reduce__(self) -> Any:
-        return partial, (partial, operator.getitem, list(self.empty))
+        return partial, (excepts, TypeError, _new_arrays(self.empty))
 
     def __dask_tokenize__(self) -> Any:
         return "NewRoom", [(shape, str(dtype)) for shape, dtype in self.empty]
@@ -102,6 +105,13 @@ class NewRoom:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum([each.nbytes for each in self.empty])
+
+
+def _new_arrays(empty: Sequence[Empty]) -> Callable[[int], Any]:
+    """An array for a number, out of what any process has; a TypeError for a part of one."""
+    shapes = list(map(tuple, empty))
+    made: Callable[[int], Any] = compose(partial(apply, np.empty), shapes.__getitem__)
+    return made
 
 
 def new_room(key: Key, empty: Sequence[Empty]) -> Task:
@@ -120,8 +130,7 @@ def array_of(room: Key, number: int) -> Task:
 
 def part_of(room: Key, number: int, index: Index) -> Task:
     """A part of one of the arrays, as an expression."""
-    whole = array_of(room, number)
-    return make_task(None, operator.getitem, (whole, index), NO_KWARGS, whole._dependencies)
+    return make_task(None, operator.call, (TaskRef(room), number, index), NO_KWARGS, frozenset([room]))
 
 
 def placed(key: Key | None, block: Any, part: Task, producer: bool = False) -> Task:
@@ -184,17 +193,16 @@ def unplaced(node: Any) -> tuple[Any, Key] | None:
         blocks, part = node.args[0].args[0], node.args[2]
     else:
         return None
-    whole = part.args[0] if type(part) is Task and part.func is operator.getitem else None
-    if type(whole) is not Task or whole.func is not operator.call or type(whole.args[0]) is not TaskRef:
+    if type(part) is not Task or part.func is not operator.call or type(part.args[0]) is not TaskRef:
         return None
-    return blocks, whole.args[0].key
+    return blocks, part.args[0].key
 
 
 def only_made(node: Any) -> Any:
     """What makes the block that a task writes into an array; anything else as it is.
 
-    >>> only_made(placed("x", TaskRef("y"), part_of("room", 0, (slice(1, 3),))))
-    Alias(key='x', target='y')
+    >>> only_made(placed("x", TaskRef("y"), part_of("room", 0, (slice(1, 3),)))).target
+    'y'
     """
     if (found := unplaced(node)) is None:
         return node
