@@ -43,8 +43,18 @@ def nesting(node: object, limit: int = 100_000) -> int:
     >>> nesting(Task("a", sum, List(Task(None, abs, TaskRef("x")), TaskRef("y"))))
     3
     """
+    return deepest([node], limit)
+
+
+def deepest(nodes: Sequence[object], limit: int = 100_000) -> int:
+    """The same for the one of many nodes in which most are nested; it costs less than one after the other.
+
+    >>> from dask._task_spec import Task, TaskRef
+    >>> deepest([Task("a", abs, TaskRef("x")), Task("b", abs, Task(None, abs, TaskRef("x")))])
+    2
+    """
     depth = 0
-    level = tasks_in([node])
+    level = tasks_in(nodes)
     while level and depth <= limit:
         depth += 1
         level = nested_in(level)

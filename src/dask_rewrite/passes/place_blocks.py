@@ -25,7 +25,7 @@ from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, marked
-from dask_rewrite.graph.nesting import nesting
+from dask_rewrite.graph.nesting import check_depth, deepest
 from dask_rewrite.graph.nodes import list_of, nameless
 from dask_rewrite.graph.places import Empty, Index, all_placed, array_of, new_room, part_of, placed
 from dask_rewrite.graph.program import Step, operation, program_task
@@ -34,7 +34,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 
 #: Smaller results are gathered as dask does, and so are those of smaller blocks on the average.
-MIN_BYTES, MIN_BLOCK = 2**20, 2**15
+MIN_BYTES, MIN_BLOCK = 2**20, 2**18
 #: Under a limit: results so many times smaller.
 _SMALL = 64
 #: Tasks are nested no deeper than this when they become part of another one.
@@ -220,6 +220,7 @@ class _Writing:
         self._listed: defaultdict[Key, dict[int, _Where]] = defaultdict(dict)
         #: what stands for blocks that others use as well, by their keys or places in lists
         self._new: dict[Any, Any] = {}
+        self._are_shallow = False
 
     def nodes(self) -> dict[Key, Any]:
         for number, each in enumerate(self._gathered):
@@ -228,6 +229,8 @@ class _Writing:
                     self._whole.setdefault(block.key, (number, where))
                 elif (found := _element(block)) is not None:
                     self._listed[found[0]].setdefault(found[1], (number, where))
+        sources = [self._site.node(key) for key in (*self._whole, *self._listed)]
+        self._are_shallow = deepest(sources, _DEEPEST) <= _DEEPEST
         for key, (number, index) in self._whole.items():
             self._place(key, part_of(self._room, number, index))
         for key, places in self._listed.items():
@@ -265,7 +268,8 @@ class _Writing:
             self._new[key, i] = one_of(new, place)
 
     def _may_nest(self, node: Task) -> bool:
-        return nesting(node, _DEEPEST) <= _DEEPEST and self._site.context.may_move(node.func)
+        is_shallow = self._are_shallow or check_depth(node, _DEEPEST)
+        return is_shallow and self._site.context.may_move(node.func)
 
     def _finalize(self) -> Task:
         task, steps, whole = self._task, list[Step](), list[Any]()
