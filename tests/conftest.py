@@ -229,3 +229,12 @@ def client(cluster: Any) -> Iterator[Any]:
         client.wait_for_workers(2, timeout=60)
         yield client
         client.cancel(list(client.futures))
+
+
+@pytest.fixture
+def tiny_products() -> Iterator[None]:
+    """Two threads, and products of blocks that are as small as those of the tests."""
+    with dask.config.set(
+        scheduler="threads", num_workers=2, **{"rewrite.options": {"contract": {"min-bytes": 1}}}
+    ):
+        yield

@@ -115,14 +115,15 @@ def _plans(
         return replace(options, reread=True, options={**options.options, Reread.name: {**named, **given}})
 
     finer = {"min_bytes": least, "min_blocks": 1}
+    in_parts = {**finer, "parts": max(1, _PARTS)}
     others += [(again(), False), (again(**finer), False)]
-    others += [(again(**finer, parts=_PARTS), True), (again(**finer, costly=True), False)]
-    others += [(again(**finer, parts=_PARTS, loads=_LOADS), True)]
+    others += [(again(**in_parts), True), (again(**finer, costly=True), False)]
+    others += [(again(**in_parts, loads=max(1, _LOADS)), True)]
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
-    for other, in_parts in others:
+    for other, smaller in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)
         if other != before:
-            yield partial(rewrite, options=other, trace=steps), steps, in_parts
+            yield partial(rewrite, options=other, trace=steps), steps, smaller
 
 
 def _has_batches(graph: Graph) -> bool:
