@@ -367,3 +367,18 @@ def test_one_of_many_results_is_found_without_comparing_the_others(monkeypatch: 
     assert not lists
     beyond = Task("y", operator.getitem, TaskRef("rows"), 100)
     assert facts.of_node(beyond) is None
+
+
+def test_metadata_of_a_dtype_does_not_reach_others() -> None:
+    """Dtypes that differ in it only are equal."""
+    with_metadata = np.dtype("f8", metadata={"unit": "m"})
+    nodes: dict[Any, GraphNode] = {"x": DataNode("x", np.ones((5, 7), with_metadata))}
+    nodes["made"] = Task("made", np.zeros, (5, 7), with_metadata)
+    nodes["plain"] = DataNode("plain", np.ones((5, 7)))
+    nodes["also"] = Task("also", np.empty, (5, 7), np.dtype("f8"))
+    facts = Facts(nodes.get)
+    assert facts.of("x") is None
+    assert facts.of("made") is None
+    found = facts.of("plain"), facts.of("also")
+    assert found == (Fact((5, 7), np.dtype("f8")),) * 2
+    assert all(fact is not None and fact.dtype.metadata is None for fact in found)

@@ -213,3 +213,20 @@ def test_the_forecast_knows_of_it() -> None:
         found = dask_rewrite.forecast(x, threads=1)
     assert found.after.peak == x.nbytes
     assert found.before.peak == 2 * x.nbytes
+
+
+def test_metadata_of_dtypes_stays_with_its_array() -> None:
+    """Dtypes that differ in it only are equal: whichever came first stood for both."""
+    values = np.arange(12.0).reshape(4, 3)
+    for dtype in (np.dtype("f8", metadata={"unit": "m"}), np.dtype("f8")):
+        for x in (da.from_array(values.astype(dtype), chunks=2), da.ones((4, 3), dtype=dtype, chunks=2)):
+            assert both(x, **SMALL_TOO).dtype.metadata == dtype.metadata
+
+
+def test_the_other_byte_order_is_as_processes_give_it() -> None:
+    """NumPy may pickle it in the order of the machine, which dask's result then has."""
+    x = da.from_array(np.arange(12.0).reshape(4, 3).astype(">f8"), chunks=2)
+    with stock():
+        expected = x.compute(scheduler="processes")
+    with switched_on(**SMALL_TOO):
+        assert_same(x.compute(scheduler="processes"), expected)

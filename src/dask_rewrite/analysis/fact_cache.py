@@ -48,9 +48,14 @@ def tidy() -> None:
 
 
 def intern(found: Any) -> Any:
-    """The same value, with its facts replaced by the ones that stand for all that are equal."""
+    """The same value, with its facts replaced by the ones that stand for all that are equal.
+
+    Of arrays whose dtype has metadata nothing is known: such dtypes are equal to those without.
+    """
     kind = type(found)
     if kind is Fact:
+        if found.dtype.metadata is not None:
+            return UNKNOWN
         known = _interned.get(found)
         if known is None:
             found.be_numbered(next(_numbers))
@@ -61,7 +66,7 @@ def intern(found: Any) -> Any:
     return {name: intern(value) for name, value in found.items()} if kind is dict else found
 
 
-def fact_of_array(array: np.ndarray[Any, Any]) -> Fact:
+def fact_of_array(array: np.ndarray[Any, Any]) -> Any:
     """The fact of an array at hand.
 
     Examples
@@ -69,6 +74,8 @@ def fact_of_array(array: np.ndarray[Any, Any]) -> Fact:
     >>> fact_of_array(np.zeros((2, 3))) is fact_of_array(np.ones((2, 3)))
     True
     """
+    if array.dtype.metadata is not None:
+        return UNKNOWN
     form = array.shape, array.dtype
     fact = _arrays.get(form)
     if fact is None:
@@ -125,8 +132,10 @@ def _of_items(value: dict[Any, Any]) -> Any:
 
 
 def _rare(kind: Any, value: Any) -> Any:
-    if isinstance(value, np.dtype):
+    if isinstance(value, np.dtype) and value.metadata is None:
         return kind, value
+    if getattr(getattr(value, "dtype", None), "metadata", None) is not None:
+        raise TypeError("equal dtypes may have other metadata")
     if kind in SCALARS:
         return kind, value.dtype, value.tobytes()
     if kind is np.ndarray and value.nbytes <= _FEW_BYTES and not value.dtype.hasobject:

@@ -204,7 +204,9 @@ def _fact(block: Any, site: Site) -> Fact | None:
         fact = site.facts.of(block.key)
     else:
         fact = site.facts.of_node(block) if isinstance(block, Task) else None
-    return None if fact is None or fact.scalar or fact.dtype.hasobject else fact
+    if fact is None or fact.scalar or fact.dtype.hasobject:
+        return None
+    return fact if fact.dtype.isnative else None  # NumPy may pickle others in the order of the machine
 
 
 class _Writing:

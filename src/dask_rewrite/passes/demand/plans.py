@@ -12,6 +12,7 @@ from dask.array import chunk, core
 from dask.typing import Key
 from toolz.functoolz import Compose
 
+from dask_rewrite.analysis.fact_cache import fact_of_array
 from dask_rewrite.analysis.facts import UNKNOWN, Facts
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
@@ -173,7 +174,7 @@ class _Sizes:
 
     def stand_in(self, arg: Any) -> Any:
         if type(arg) is Part:
-            value = self.values.get(arg.of.key) if type(arg.of) is TaskRef else Fact.of_array(arg.of)
+            value = self.values.get(arg.of.key) if type(arg.of) is TaskRef else fact_of_array(arg.of)
             name: Any = object()  # looked up below only
             self._parts[name] = resized(value, arg.box)
             return TaskRef(name)
