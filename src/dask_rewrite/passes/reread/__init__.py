@@ -56,10 +56,8 @@ class Reread:
             return graph
         if self.parts > 1:
             graph = read_in_parts(graph, context, self.min_bytes, self.parts, self.name)
-        return self._in_phases(graph, context) if self.loads == 1 else self._made_where_used(graph, context)
-
-    def _made_where_used(self, graph: Graph, context: Context) -> Graph:
-        return made_where_used(self._in_phases(graph, context), context, self.min_bytes, self.loads)
+        graph = self._in_phases(graph, context)
+        return made_where_used(graph, context, self.min_bytes, self.loads) if self.loads > 1 else graph
 
     def _in_phases(self, graph: Graph, context: Context) -> Graph:
         site = Site(graph, context)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import operator
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
-from math import prod
-from types import MethodType, SimpleNamespace
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from types import SimpleNamespace
+from typing import Any, ClassVar, TypeAlias
 
-import dask.array as da
 import dask.config
 from dask._task_spec import List, Task, TaskRef
 from dask.array.core import finalize
@@ -21,16 +18,16 @@ from dask.callbacks import Callback
 from dask.typing import Key
 from toolz import identity
 
-from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nesting import check_depth, deepest
 from dask_rewrite.graph.nodes import list_of, nameless
-from dask_rewrite.graph.places import Empty, Index, all_placed, array_of, new_room, part_of, placed
+from dask_rewrite.graph.places import Index, all_placed, array_of, new_room, part_of, placed
 from dask_rewrite.graph.program import Step, operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.place_blocks.gathered import Gathered, array_of_blocks, fits, gathers
 from dask_rewrite.passes.site import Site
 
 #: Smaller results are gathered as dask does, and so are those of smaller blocks on the average.
@@ -39,27 +36,11 @@ MIN_BYTES, MIN_BLOCK = 2**20, 2**18
 _SMALL = 64
 #: Tasks are nested no deeper than this when they become part of another one.
 _DEEPEST = 30
-_LABELLED = frozenset([("xarray.core.dataset", "Dataset"), ("xarray.core.dataarray", "DataArray")])
 _PROCESSES = ("processes", "multiprocessing")
 
 
 #: The number of an array, and a part of it.
 _Where: TypeAlias = tuple[int, Index]
-
-
-class _Part(NamedTuple):
-    """A block of a gathered array: the expression that gives it, and where it belongs."""
-
-    block: Any
-    where: Index
-
-
-@dataclass(slots=True)
-class _Gathered:
-    """An array that is put together by a finalize task."""
-
-    empty: Empty
-    parts: list[_Part] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +68,7 @@ class PlaceBlocks:
 
     def run(self, graph: Graph, context: Context) -> Graph:
         wanted = map(graph.nodes.get, graph.outputs)
-        found = [task for task in wanted if isinstance(task, Task) and _gathers(task)]
+        found = [task for task in wanted if isinstance(task, Task) and gathers(task)]
         if not found or graph.annotations or not _is_in_this_process(context) or not _passes_on():
             return graph
         site, made = Site(graph, context), dict[Key, Any]()
@@ -96,51 +77,28 @@ class PlaceBlocks:
             if gathered is None or not context.remarks.allow(self.name, task.key):
                 continue
             made.update(_Writing(site, task, gathered).nodes())
-            said = f"blocks that are written into the result: {sum([len(each.parts) for each in gathered])}"
+            said = f"blocks that are written into the result: {sum([len(each.blocks) for each in gathered])}"
             context.remarks.applied(self.name, task.key, said)
         return graph.with_nodes({**graph.nodes, **made}) if made else graph
 
-    def _gathered(self, task: Task, site: Site) -> list[_Gathered] | None:
+    def _gathered(self, task: Task, site: Site) -> list[Gathered] | None:
         """The arrays that a task puts together, if it is worth while to write blocks into them."""
         trees = [task.args[0]] if task.func is finalize else task.args[0].args
         found = []
         for tree in trees:
-            one = _array(tree, site)
+            one = array_of_blocks(tree, site)
             if one is None:
                 return None
             found.append(one)
-        nbytes, blocks = sum([each.empty.nbytes for each in found]), sum([len(each.parts) for each in found])
-        if (limit := site.context.options.memory_limit) is not None:
-            return found if nbytes * _SMALL >= limit else None
-        return found if nbytes >= max(self.min_bytes, self.min_block * blocks) else None
+        if not self._is_worth(found, site.context.options.memory_limit):
+            return None
+        return found if all(fits(each, site) for each in found) else None
 
-
-def _gathers(node: Any) -> bool:
-    """Whether a task puts blocks of arrays together: of one, or of those of a labelled collection."""
-    if type(node) is not Task or not node.args or type(node.args[0]) is not List:
-        return False
-    if node.func is finalize:
-        return len(node.args) == 1
-    return _is_labelled(node.func) and _of_arrays(node)
-
-
-def _is_labelled(func: Any) -> bool:
-    if type(func) is not MethodType:
-        return False
-    owner = func.__self__
-    kind = owner if isinstance(owner, type) else type(owner)
-    return (kind.__module__, kind.__qualname__) in _LABELLED
-
-
-def _of_arrays(task: Task) -> bool:
-    """Whether what is labelled are arrays of dask, one for each of the nested lists."""
-    func: Any = task.func
-    if func.__name__ == "_dask_finalize" and len(task.args) == 3:  # its blocks, its name, a Dataset
-        func = task.args[2]
-    if not _is_labelled(func) or func.__name__ != "_dask_postcompute":
-        return False
-    data = [each._data for each in func.__self__.variables.values() if hasattr(each._data, "dask")]
-    return len(data) == len(task.args[0].args) and all(type(each) is da.Array for each in data)
+    def _is_worth(self, found: Sequence[Gathered], limit: int | None) -> bool:
+        nbytes, blocks = sum([each.empty.nbytes for each in found]), sum([len(each.blocks) for each in found])
+        if limit is not None:
+            return nbytes * _SMALL >= limit
+        return nbytes >= max(self.min_bytes, self.min_block * blocks)
 
 
 def _is_in_this_process(context: Context) -> bool:
@@ -167,52 +125,10 @@ def _as_block(whole: Task) -> Task:
     return operation(SimpleNamespace, (), {"copy": operation(partial, (identity, whole))})
 
 
-def _array(tree: Any, site: Site) -> _Gathered | None:
-    """The array of a nested list of blocks; None unless they are known to be arrays that fit together."""
-    cells = dict(_cells(tree))
-    first = next((_fact(block, site) for block in cells.values()), None)
-    if first is None or not first.ndim:
-        return None
-    lengths: list[dict[int, int]] = [{} for _ in first.shape]
-    for place, block in cells.items():
-        fact = _fact(block, site)
-        if fact is None or fact.dtype != first.dtype or fact.ndim != len(place):
-            return None
-        if any(known.setdefault(i, n) != n for known, i, n in zip(lengths, place, fact.shape)):
-            return None
-    if len(cells) != prod(map(len, lengths)):
-        return None
-    starts = [list(accumulate([each[i] for i in range(len(each))], initial=0)) for each in lengths]
-    made = _Gathered(Empty(tuple([ends[-1] for ends in starts]), first.dtype))
-    for place, block in cells.items():
-        index = tuple([slice(ends[i], ends[i + 1]) for ends, i in zip(starts, place)])
-        made.parts.append(_Part(block, index))
-    return made
-
-
-def _cells(tree: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """What stands in nested lists, and where."""
-    level: list[tuple[tuple[int, ...], Any]] = [((), tree)]
-    while level and all(type(each) is List for _, each in level):
-        level = [((*place, i), each) for place, parts in level for i, each in enumerate(parts.args)]
-    yield from level
-
-
-def _fact(block: Any, site: Site) -> Fact | None:
-    """What is proven of a block that is an array whose elements are data."""
-    if type(block) is TaskRef:
-        fact = site.facts.of(block.key)
-    else:
-        fact = site.facts.of_node(block) if isinstance(block, Task) else None
-    if fact is None or fact.scalar or fact.dtype.hasobject:
-        return None
-    return fact if fact.dtype.isnative else None  # NumPy may pickle others in the order of the machine
-
-
 class _Writing:
     """The tasks that write blocks into the arrays of one finalize task."""
 
-    def __init__(self, site: Site, task: Task, gathered: Sequence[_Gathered]) -> None:
+    def __init__(self, site: Site, task: Task, gathered: Sequence[Gathered]) -> None:
         self._site, self._task, self._gathered = site, task, gathered
         self._token = fingerprint(["place-blocks", task.key])
         self._room = f"place-blocks-{self._token}"
