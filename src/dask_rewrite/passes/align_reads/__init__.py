@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -17,12 +16,13 @@ from dask_rewrite.analysis.knowledge.stored import stored_chunks
 from dask_rewrite.analysis.knowledge.xarray_files import is_closed
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.passes.align_reads.borders import move_borders
+from dask_rewrite.passes.align_reads.cost import loses_time
 from dask_rewrite.passes.align_reads.edit import Edit
 from dask_rewrite.passes.align_reads.reads import File, follow
-from dask_rewrite.passes.align_reads.storage import distinct, is_slow, loses_time
+from dask_rewrite.passes.align_reads.storage import distinct
 from dask_rewrite.passes.align_reads.worksite import Worksite
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.demand.boxes import Box
+from dask_rewrite.passes.demand.boxes import Box, size
 from dask_rewrite.passes.steps import Opaque
 
 #: Files with more reads of chunks than this are left as they are: to look at each would take long.
@@ -30,7 +30,7 @@ _MANY = 200_000
 #: Percent of chunks decoded too often from which memory is given for blocks that are put together.
 _MUCH = 25
 _COPIES = "to put large blocks together takes memory, and saves few chunks"
-_READS = "each read takes long, and saves few chunks"
+_READS = "more reads and copies would take longer than to decode chunks again"
 _CLOSED = "that xarray has closed are not opened again; see file_cache_maxsize of xarray.set_options"
 _TOO_MANY = "the blocks cut the stored chunks into far more reads"
 
@@ -145,11 +145,11 @@ class AlignReads:
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
             return False
-        if is_slow(file.source):
-            added = edit.reads(list(blocks.values())) - len(blocks)
-            if loses_time(direct - decoded, prod(file.chunks) * file.source.dtype.itemsize, added):
-                remarks.missed(self.name, file.key, _READS)
-                return False
+        added = edit.reads(list(blocks.values())) - len(blocks)
+        copying = sum(map(size, blocks.values())) * file.source.dtype.itemsize
+        if loses_time(file, direct - decoded, added, copying):
+            remarks.missed(self.name, file.key, _READS)
+            return False
         if not remarks.allow(self.name, file.key):
             return False
         for key, box in asked.items():

@@ -5,31 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from math import prod
-from typing import Any
 
-from dask_rewrite.analysis.knowledge.loading import file_of
-from dask_rewrite.analysis.knowledge.xarray_files import ADAPTER
 from dask_rewrite.passes.demand.boxes import Box, size
-
-#: Seconds that xarray takes for a read of a netCDF file, however small; that a chunk takes, and a byte of it.
-_READ, _CHUNK, _BYTE = 1e-3, 1e-4, 2e-9
-#: Seconds that may be lost by decoding each chunk once.
-_LOST = 0.05
-
-
-def is_slow(source: Any) -> bool:
-    """Whether each read of a file takes long, whatever its size: xarray's of netCDF files."""
-    file = file_of(source) if type(source).__name__ == ADAPTER else None
-    return file is not None and type(file.stored).__name__ == "Variable"
-
-
-def loses_time(saved: int, nbytes: int, added: int) -> bool:
-    """Whether so many chunks of so many bytes are not worth so many more slow reads, and it costs something.
-
-    >>> loses_time(1036, 19_600, 784), loses_time(69, 80_000, 60)
-    (True, False)
-    """
-    return added * _READ - saved * (_CHUNK + nbytes * _BYTE) > _LOST
 
 
 def touched(box: Box, chunks: Sequence[int]) -> int:

@@ -23,7 +23,7 @@ from dask_rewrite.passes.movement.emit import nested
 from dask_rewrite.passes.steps import Step
 
 #: Where a block is put together, what it is read from is an eighth of it at most, or has so many bytes.
-_RUNS, _RUN_BYTES = 8, 262_144
+_RUNS, _RUN_BYTES = 8, 1_048_576
 #: The name of the file.
 FILE = "file"
 
