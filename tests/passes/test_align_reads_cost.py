@@ -37,7 +37,12 @@ def array(codec: Any = None, store: Any = None, chunks: tuple[int, int] = (100, 
 
 @pytest.mark.parametrize(
     ("codec", "byte"),
-    [(None, 2e-10), (zarr.codecs.ZstdCodec(), 1e-9), (zarr.codecs.BloscCodec(), 1e-9), (zarr.codecs.GzipCodec(), 3e-9)],
+    [
+        (None, 2e-10),
+        (zarr.codecs.ZstdCodec(), 1e-9),
+        (zarr.codecs.BloscCodec(), 1e-9),
+        (zarr.codecs.GzipCodec(), 3e-9),
+    ],
 )
 def test_what_compresses_chunks_counts(codec: Any, byte: float) -> None:
     assert cost_of(array(codec), 80_000) == (_HERE, _CHUNK, byte)

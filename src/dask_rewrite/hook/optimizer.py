@@ -16,6 +16,7 @@ import toolz
 from dask._expr import Expr, HLGExpr
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
+from dask.delayed import optimize as delayed_optimize
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
 from toolz import identity
@@ -30,6 +31,7 @@ from dask_rewrite.hook.parents import (
     is_graph,
     layer_of,
     may_fuse_delayed,
+    only_builds,
     over,
     place_among_others,
     program_of,
@@ -143,6 +145,8 @@ class Optimizer(int, Expr):
         """Called by dask on the client with the expression that this is an operand of."""
         if not isinstance(parent, HLGExpr) or not Options.current().enabled:
             return None
+        if only_builds(parent):  # all names stay, and are rewritten with the whole
+            return with_optimizer(parent, delayed_optimize)
         watch()
         with collector_paused():
             return self._rewritten(parent)

@@ -6,8 +6,10 @@ the keys out of it, and puts it back together.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -31,6 +33,10 @@ _PLACES = "_dask_rewrite_places"
 _SEQUENCES = (_ExprSequence, _HLGExprSequence)
 #: What follows the computation of a delayed object, as dask names it.
 _DELAYED = Delayed("x", {}).__dask_postcompute__()[0]
+#: Where dask optimizes what stands in a list, dict or other container that a delayed call is given.
+_IN_CONTAINERS = getattr(
+    getattr(import_module("dask.delayed"), "_finalize_args_collections", None), "__code__", None
+)
 
 
 def program_of(parent: HLGExpr) -> tuple[HighLevelGraph, Any]:
@@ -115,6 +121,21 @@ def _places(whole: Expr, ours: Any) -> dict[str, int]:
 def asks_for_delayed(parent: HLGExpr) -> bool:
     """Whether somebody asked for delayed objects themselves."""
     return not isinstance(parent, HLGFinalizeCompute) and _DELAYED in _posts(parent)
+
+
+def only_builds(parent: HLGExpr) -> bool:
+    """Whether delayed work that dask optimizes becomes part of a larger graph instead of being computed.
+
+    Dask optimizes what stands in the list of ``delayed(f)([a, b])`` when that is written, and others that are
+    computed with it later may hold the same tasks. Its expressions do not tell this from a computation, its
+    calls do.
+    """
+    frame = sys._getframe(1) if _IN_CONTAINERS is not None and _DELAYED in _posts(parent) else None
+    while frame is not None:
+        if frame.f_code is _IN_CONTAINERS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def may_fuse_delayed() -> bool:

@@ -21,12 +21,11 @@ from dask_rewrite.graph.kinds import is_call, is_future, name_in
 from dask_rewrite.graph.names import layer_name, mark
 from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.lowering.blockwise import Coords, Plan, plain
+from dask_rewrite.lowering.copies import COPIES, without_copies
 from dask_rewrite.lowering.hoisted import before_hoisting
 from dask_rewrite.lowering.overlap import OverlapBlocks
 
 _MISSING = object()
-#: Types of other layers' copies of blocks, in which more may be fused than in the blocks.
-_COPIES = frozenset([Task, Alias])
 #: Loads wait for few values: an array, a lock.
 _FEW = 4
 _NOT_DATA = (GraphNode, TaskRef, tuple, list, dict, set, str)
@@ -96,6 +95,7 @@ class References:
             self.lazy[name] = OverlapBlocks(layer) if OverlapBlocks.fits(layer) else layer
             return
         mapping: Any = layer.mapping if isinstance(layer, MaterializedLayer) else dict(layer)
+        mapping = without_copies(name, mapping, self.flat, self.hlg.layers)
         self.flat.update(mapping)
         if layer.annotations and self.annotated:
             self.flat_annotations.update(dict.fromkeys(mapping, layer.annotations))
@@ -148,7 +148,7 @@ class References:
     def new_ref(self, key: Key) -> TaskRef:
         """The reference to a key that nothing asked for before."""
         value = self.flat.get(key, _MISSING)
-        if type(value) in _COPIES and self._is_block_of_ours(key):
+        if type(value) in COPIES and self._is_block_of_ours(key):
             return self._block_ref(key)
         if type(value) not in _MAY_NAME or is_call(value):
             return self._flat_ref(key, value)
@@ -281,7 +281,7 @@ class References:
 
     def demand(self, key: Key) -> None:
         """Ask for an output, which is made under its own key even if it only names another."""
-        if key in self.flat and not (type(self.flat[key]) in _COPIES and self._is_block_of_ours(key)):
+        if key in self.flat and not (type(self.flat[key]) in COPIES and self._is_block_of_ours(key)):
             self.refs[key] = TaskRef(key)
             self.queue.append((key, key, self.flat[key]))
         else:
