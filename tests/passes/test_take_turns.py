@@ -93,6 +93,25 @@ def test_blocks_that_are_not_much_together() -> None:
         assert bool(gates_of(slope(fields()), **{"rewrite.options": options})) is some
 
 
+def test_a_quarter_is_enough_where_blocks_wait_for_neighbours_because_of_regrid() -> None:
+    def stencil_over_time(x: da.Array) -> da.Array:
+        y = x[:, 2:, 1:-1] + x[:, :-2, 1:-1] + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * x[:, 1:-1, 1:-1]
+        return y.std(axis=0)
+
+    x = da.random.default_rng(0).random((360, 48, 64), chunks=(60, 24, 32))
+    for program, least, some in (
+        (stencil_over_time, x.nbytes, True),
+        (stencil_over_time, 8 * x.nbytes, False),
+        (slope, 2 * x.nbytes, False),
+    ):
+        options = {"rewrite.options": {"take-turns": {"min-bytes": least}}}
+        with dask.config.set({**options, "scheduler": "threads", "num_workers": 2}):
+            assert (("take-turns", "applied") in dask_rewrite.explain(program(x)).counts) is some
+    with dask.config.set({"rewrite.options": {"take-turns": {"min-bytes": x.nbytes}}}):
+        found = dask_rewrite.forecast(stencil_over_time(x), threads=2)
+    assert found.after.peak < 1.1 * found.before.peak
+
+
 def test_what_no_order_helps() -> None:
     x = fields()
     assert not gates_of(x - x.mean())

@@ -54,6 +54,7 @@ class Context:
         self.declared: Declared | None = None  #: what collections say of their blocks
         self._movable = ByIdentity[bool]()
         self.regrouped: set[Key] = set()  #: tasks that make what they would wait for under dask's optimizer
+        self.coarsened = False  #: blocks wait for neighbours that they do not wait for under dask's optimizer
         self.leftovers = True  #: there may be tasks that no output needs
         self.values: Set[Key] = frozenset()  #: values that stood in the raw graph
         self._facts: Facts | None = None
@@ -63,6 +64,7 @@ class Context:
         """The same for another plan that goes on from here: neither sees what becomes of the other."""
         other = Context(self.remarks.copy(), options, fuse_text_keys=self.fuse_text_keys)
         other.declared, other.leftovers = self.declared, self.leftovers
+        other.coarsened = self.coarsened
         other.values, other.regrouped = self.values, set(self.regrouped)
         return other
 

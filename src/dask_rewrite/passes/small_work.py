@@ -36,6 +36,7 @@ class SmallWork(dict[Key, bool]):
         self._nodes, self._facts, self._max_bytes = site.graph.nodes, site.facts, max_bytes
         self._used_once, self._consumers, self._effect = site.used_once, site.consumers, site.effect
         self._nbytes: dict[Key, int] = {}
+        self._made_of: dict[Key, Key | None] = {}  # by small block the one that is not, if it is one
         self.slices: set[Key] = set()  # small slices of large blocks
         self.copies: set[Key] = set()  # large blocks that are put together
         self.held: set[Key] = set()  # small work on blocks that are held for what comes after it
@@ -98,11 +99,33 @@ class SmallWork(dict[Key, bool]):
 
         Wide steps also lead dask's order astray where two reductions share blocks: it then finishes one of
         them, and holds all that they share. So more is taken where blocks are not shared.
+        Steps several of whose parts are made of one block wait for less where they are made with it.
         """
         taken = sum([self._nbytes.get(dep, 0) for dep in deps])
         if taken <= self._max_bytes // REDUCES or taken < 2 * self._nbytes.get(key, 0):
             return False
-        return taken > self._max_bytes or not all(map(self._used_once, self._below(deps)))
+        if taken > self._max_bytes or not all(map(self._used_once, self._below(deps))):
+            return True
+        blocks = [block for dep in deps if (block := self._block(dep)) is not None and not self[block]]
+        return len(set(blocks)) < len(blocks)
+
+    def _block(self, key: Key) -> Key | None:
+        """The one block that is not small, or the one source, of which a task is made; None if of more."""
+        nodes, found = self._nodes, self._made_of
+        stack = [key]
+        while stack:
+            here = stack[-1]
+            if here in found:
+                stack.pop()
+                continue
+            below = nodes[here]._dependencies if here in nodes and self[here] else ()
+            needed = [dep for dep in below if type(nodes.get(dep)) is not DataNode]
+            if new := [dep for dep in needed if dep not in found]:
+                stack.extend(new)
+                continue
+            blocks = {found[dep] for dep in needed} or {here}
+            found[stack.pop()] = blocks.pop() if len(blocks) == 1 else None
+        return found[key]
 
     def _below(self, keys: Collection[Key]) -> Iterator[Key]:
         """What these tasks wait for."""

@@ -76,6 +76,7 @@ class Regrid:
         for name, array in apart.names.items():
             if name not in grids:
                 made.update({key: graph.nodes[key] for key in array.keys})
+        context.coarsened = True
         context.remarks.applied(
             self.name, None, f"blocks that are slices of coarse ones: {len(parts)}", len(parts)
         )

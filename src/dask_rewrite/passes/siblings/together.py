@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from math import ceil
 from typing import Any
@@ -194,7 +194,8 @@ class Together:
         parts = [part for group in groups for part in self._parts(group, most)]
         allow = self._site.context.remarks.allow
         few = fitting([weighed for _, weighed in found if weighed is not None], side_by_side)
-        parts += [group for group in few if len(group) <= self._most and allow("siblings", group[0][0])]
+        few = [group for group in few if len(group) <= self._most and allow("siblings", group[0][0])]
+        parts += map(self._with_steps, few)
         if not parts:
             return
         token = self._site.graph.origin.token
@@ -215,8 +216,48 @@ class Together:
         fits = _TOGETHER * len(group) // max(1, total)
         count = ceil(len(group) / max(1, min(most, fits)))
         if len(group) >= _LEAST * count:
+            group = self._with_steps(group)
             for i in range(count):
-                yield group[i * len(group) // count : (i + 1) * len(group) // count]
+                if part := group[i * len(group) // count : (i + 1) * len(group) // count]:
+                    yield part
+
+    def _with_steps(self, part: Group) -> Group:
+        """A group in which steps that need some of its results alone, and make less, take their place.
+
+        So few partial results of a block wait for those of other blocks.
+        """
+        members = dict(part)
+        stack = list(members)
+        place = {key: at for at, key in enumerate(stack)}
+        while stack:
+            key = stack.pop()
+            if key not in members or not self._site.used_once(key):
+                continue
+            (step,) = self._site.consumers(key)
+            if needed := self._combined(step, members):
+                values = {dep: self.nodes[dep] for dep in needed}
+                self.nodes[step] = with_values(self.nodes[step], values)
+                self.gone.update(needed)
+                members[step] = list(chain.from_iterable([members.pop(dep) for dep in needed]))
+                place[step] = min([place[dep] for dep in needed])
+                stack.append(step)
+        return sorted(members.items(), key=lambda each: place[each[0]])
+
+    def _combined(self, step: Key, members: Mapping[Key, Any]) -> list[Key]:
+        """The results that a task makes no larger one of; none if it needs others too, or others these."""
+        node, site, depths = self.nodes[step], self._site, self._templates
+        if step in self.gone or not self._is_free(step) or site.effect(step) != "fresh":
+            return []
+        needed = [dep for dep in survey(node, depths)[1] if type(self.nodes.get(dep)) is not DataNode]
+        if len(needed) < FEWEST or len(set(needed)) < len(needed):
+            return []
+        if not all(dep in members and site.used_once(dep) for dep in needed):
+            return []
+        if 1 + depth_of(node, depths) + max([depth_of(self.nodes[dep], depths) for dep in needed]) > _DEEP:
+            return []
+        given, *taken = [estimate(site.facts, key) for key in (step, *needed)]
+        sizes = [0 if size is None else size.nbytes for size in taken]
+        return needed if given is not None and given.nbytes <= max(sizes) else []
 
     def _fitting(self, key: Key, slices: Sequence[Key]) -> Sequence[Key]:
         """The slices that become part of a task that stays: if they are all of one block."""

@@ -30,6 +30,9 @@ from dask_rewrite.scheduler import Machine, on_event_loop
 
 #: Less is held: to plan it takes as long as to schedule some tasks.
 MIN_BYTES = 2**24
+#: One part in so many of that is looked at where blocks wait for neighbours because of us: dask's graph, in
+#: which they do not, may hold far less.
+_OURS = 4
 #: A task that needs one part in so many of all that is made is not done soon after its first block is there.
 _PART = 4
 #: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
@@ -53,7 +56,8 @@ class TakeTurns:
     Parameters
     ----------
     min_bytes : int
-        Less than this is held, as are blocks of one kind with several users that weigh less together.
+        Less than this is held, as are blocks of one kind with several users that weigh less together. A
+        quarter of it where ``regrid`` has blocks wait for their neighbours.
     gain : int
         Percent of what is held with gates that has to be held without, at least.
     """
@@ -68,10 +72,11 @@ class TakeTurns:
         if on_event_loop():
             return graph  # which waits meanwhile
         site, remarks = Site(graph, context), context.remarks
-        if not self._has_soon_used(site):
+        least = self.min_bytes // _OURS if context.coarsened else self.min_bytes
+        if not self._has_soon_used(site, least):
             return graph
         sizes = numbers_of(site)
-        way = self._way(sizes, context.machine)
+        way = self._way(sizes, context.machine, least)
         if isinstance(way, Missed):
             remarks.missed(self.name, None, way.reason)
             return graph
@@ -84,7 +89,7 @@ class TakeTurns:
         remarks.applied(self.name, None, said, gates)
         return made
 
-    def _has_soon_used(self, site: Site) -> bool:
+    def _has_soon_used(self, site: Site, least: int) -> bool:
         """Whether there is much of one kind of which all users can be done soon after it."""
         layers: defaultdict[Any, list[Key]] = defaultdict(list)
         for key, users in site.context.users(site.graph).items():
@@ -96,12 +101,12 @@ class TakeTurns:
             block = estimate(site.facts, key)
             if block is not None and type(site.node(key)) is Task:
                 kinds[key_split(name)].append((key, block.nbytes * len(keys)))
-        much = [found for found in kinds.values() if sum([nbytes for _, nbytes in found]) >= self.min_bytes]
+        much = [found for found in kinds.values() if sum([nbytes for _, nbytes in found]) >= least]
         if not much:
             return False
         waiting = Waiting(site, _PART)
         soon = ([nbytes for key, nbytes in found if self._is_soon_used(site, key, waiting)] for found in much)
-        return any(sum(sizes) >= self.min_bytes for sizes in soon)
+        return any(sum(sizes) >= least for sizes in soon)
 
     def _is_soon_used(self, site: Site, key: Key, waiting: Waiting) -> bool:
         """Whether a block is made, and no user of it has to wait for much else."""
@@ -110,7 +115,7 @@ class TakeTurns:
             return False  # a part of what is in memory anyway
         return not any(map(waiting.needs_much, site.consumers(key)))
 
-    def _way(self, sizes: Sized, running: Machine) -> _Way | Missed:
+    def _way(self, sizes: Sized, running: Machine, least: int) -> _Way | Missed:
         """An order that holds little, if others hold much more.
 
         Next to what is held one after the other, so many tasks need room as there are threads.
@@ -118,7 +123,7 @@ class TakeTurns:
         work, no_use = sizes.likely, Missed("no order holds much less")
         needs = nlargest(running.threads, needs_of(work))
         held = peak_of(work, *running.layout)
-        if held < self.min_bytes or not self._is_much_more(held, sum(needs)):
+        if held < least or not self._is_much_more(held, sum(needs)):
             return no_use  # one task alone needs no less
         if running.workers > 1 and held * _ROOM < running.memory:
             return Missed("the cluster has room for all: blocks stay where they are made")
