@@ -222,19 +222,21 @@ class Together:
                     yield part
 
     def _with_steps(self, part: Group) -> Group:
-        """A group in which steps that need some of its results alone, and make less, take their place.
-
-        So few partial results of a block wait for those of other blocks.
-        """
+        """A group with steps that need some of its results alone in place of these: less waits for others."""
         members = dict(part)
         stack = list(members)
         place = {key: at for at, key in enumerate(stack)}
+        missing: dict[Key, int] = {}  # how many results of the group a step still waits for
         while stack:
             key = stack.pop()
-            if key not in members or not self._site.used_once(key):
+            if not self._site.used_once(key):
                 continue
             (step,) = self._site.consumers(key)
-            if needed := self._combined(step, members):
+            if step not in missing:
+                needs = self.nodes[step]._dependencies
+                missing[step] = sum([type(self.nodes.get(dep)) is not DataNode for dep in needs])
+            missing[step] -= 1
+            if not missing[step] and (needed := self._combined(step, members)):
                 values = {dep: self.nodes[dep] for dep in needed}
                 self.nodes[step] = with_values(self.nodes[step], values)
                 self.gone.update(needed)
