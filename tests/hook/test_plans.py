@@ -14,7 +14,7 @@ import pytest
 import dask_rewrite
 from dask_rewrite.analysis.memory import graphs, original
 from dask_rewrite.graph.names import unmarked
-from dask_rewrite.passes import reread
+from dask_rewrite.passes import coalesce, reread
 from helpers import switched_on
 
 #: Blocks of 160 kB.
@@ -147,3 +147,13 @@ def test_batches_of_tiny_tasks_are_given_up_for_a_limit() -> None:
         found = dask_rewrite.forecast(made, threads=2)
     assert found.after.peak <= limit
     assert found.after.tasks > free.after.tasks
+
+
+def test_plans_without_batches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is to be read again: all that go on from there are the plan without batches."""
+    x = da.map_blocks(np.random.default_rng(1).random, (50, 50), chunks=((50,) * 48, (50,) * 48), dtype="f8")
+    made = abs(x - x.mean(axis=0)).max()
+    sizes, settled = Counted(monkeypatch, graphs, "sized"), Counted(monkeypatch, coalesce.Coalesce, "run")
+    with pytest.warns(dask_rewrite.RewriteWarning, match="would hold"):
+        sent(100_000, made)
+    assert (sizes.calls, settled.calls) == (2, 1)

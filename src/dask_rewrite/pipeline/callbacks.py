@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dask._task_spec import GraphNode, Task
 from dask.typing import Key
@@ -110,10 +110,12 @@ class Checkpoint(Callback):
     name: str
     graph: Graph | None = None
     context: Context | None = None
+    disabled: set[frozenset[str]] = field(default_factory=set)  # by plans that need not be made again
 
     def begins(self, name: str, graph: Graph, context: Context) -> None:
         if name == self.name:
             self.graph, self.context = graph, context.forked(context.options)
+            self.disabled.add(context.options.disable)
 
 
 #: Callbacks that every rewrite of this process has, for as long as a block of :func:`watching` runs.

@@ -86,6 +86,7 @@ class Repeatable:
         self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
         self._users = site.context.users(site.graph)
         self._bytes: dict[Key, int] = {}
+        self._steady: dict[Key, bool] = {}
         self.found: dict[Key, Again] = {}
         for key in self.order:
             if (again := self._again(key)) is not None:
@@ -121,7 +122,9 @@ class Repeatable:
             if (found := self.found.get(dep)) is not None:
                 below.append(found)
             elif type(data := nodes.get(dep)) is DataNode:
-                if not self._is_steady(data.value):
+                if dep not in self._steady:
+                    self._steady[dep] = self._is_steady(data.value)
+                if not self._steady[dep]:
                     return None
             else:
                 if self._users[dep] < _MANY:
