@@ -56,8 +56,8 @@ def cost_of(source: Any, nbytes: int) -> Cost:
     Examples
     --------
     >>> import zarr
-    >>> cost_of(zarr.zeros((6, 4), chunks=(3, 2), compressors=None), 48)
-    Cost(call=0.0002, chunk=0.00012, byte=2e-10)
+    >>> cost_of(zarr.zeros((6, 4), chunks=(3, 2)), 48)
+    Cost(call=0.0002, chunk=0.00012, byte=1e-09)
     """
     file = file_of(source)
     stored: Any = None if file is None else file.stored
