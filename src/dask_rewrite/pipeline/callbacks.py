@@ -110,7 +110,7 @@ class Checkpoint(Callback):
     name: str
     graph: Graph | None = None
     context: Context | None = None
-    disabled: set[frozenset[str]] = field(default_factory=set)  # by plans that need not be made again
+    disabled: set[frozenset[str]] = field(default_factory=set)  # each in a plan where nothing was found
 
     def begins(self, name: str, graph: Graph, context: Context) -> None:
         if name == self.name:

@@ -138,15 +138,16 @@ class AlignReads:
         """Put blocks together from aligned reads; False where that does not pay."""
         file, remarks = edit.file, context.remarks
         blocks = edit.site.in_turn({**asked, **file.inside})
-        decoded = self._cut(edit, list(blocks.values()), context)
+        boxes = list(blocks.values())
+        decoded = self._cut(edit, boxes, context)
         if decoded is None or not self._is_much(direct, decoded):
             return False
-        copied = context.machine.threads * file.largest(blocks.values())
+        copied = context.machine.threads * file.largest(boxes)
         if copied > self.max_held and 100 * direct <= (100 + _MUCH) * decoded:
             remarks.missed(self.name, file.key, _COPIES)
             return False
-        added = edit.reads(list(blocks.values())) - len(blocks)
-        copying = sum(map(size, blocks.values())) * file.source.dtype.itemsize
+        added = edit.reads(boxes) - len(boxes)
+        copying = sum(map(size, boxes)) * file.source.dtype.itemsize
         if loses_time(file, direct - decoded, added, copying):
             remarks.missed(self.name, file.key, _READS)
             return False

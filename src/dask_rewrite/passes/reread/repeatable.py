@@ -81,12 +81,11 @@ class Repeatable:
 
     def __init__(self, site: Site, min_bytes: int, costly: bool = False) -> None:
         self._site, self._min_bytes, self._costly = site, min_bytes, costly
-        self._bodies = ByIdentity[bool]()
+        self._bodies, self._steady = ByIdentity[bool](), ByIdentity[bool]()
         self._overwritten = Overwritten(site.graph.nodes)
         self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
         self._users = site.context.users(site.graph)
         self._bytes: dict[Key, int] = {}
-        self._steady: dict[Key, bool] = {}
         self.found: dict[Key, Again] = {}
         for key in self.order:
             if (again := self._again(key)) is not None:
@@ -122,9 +121,7 @@ class Repeatable:
             if (found := self.found.get(dep)) is not None:
                 below.append(found)
             elif type(data := nodes.get(dep)) is DataNode:
-                if dep not in self._steady:
-                    self._steady[dep] = self._is_steady(data.value)
-                if not self._steady[dep]:
+                if not self._steady.of(data.value, self._is_steady):
                     return None
             else:
                 if self._users[dep] < _MANY:
