@@ -107,9 +107,17 @@ def test_a_quarter_is_enough_where_blocks_wait_for_neighbours_because_of_regrid(
         options = {"rewrite.options": {"take-turns": {"min-bytes": least}}}
         with dask.config.set({**options, "scheduler": "threads", "num_workers": 2}):
             assert (("take-turns", "applied") in dask_rewrite.explain(program(x)).counts) is some
-    with dask.config.set({"rewrite.options": {"take-turns": {"min-bytes": x.nbytes}}}):
-        found = dask_rewrite.forecast(stencil_over_time(x), threads=2)
-    assert found.after.peak < 1.1 * found.before.peak
+    # Names of tasks break ties of dask's order: what one program holds varies by a tenth.
+    ratios = []
+    for seed in range(12):
+        x = da.random.default_rng(seed).random(x.shape, chunks=x.chunks)
+        with dask.config.set({"rewrite.options": {"take-turns": {"min-bytes": x.nbytes}}}):
+            found = dask_rewrite.forecast(stencil_over_time(x), threads=2)
+        with dask.config.set({"rewrite.disable": ["take-turns"]}):
+            without = dask_rewrite.forecast(stencil_over_time(x), threads=2)
+        assert found.after.peak < 0.7 * without.after.peak
+        ratios.append(found.after.peak / found.before.peak)
+    assert np.mean(ratios) < 1.1
 
 
 def test_what_no_order_helps() -> None:
