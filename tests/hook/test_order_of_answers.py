@@ -16,8 +16,8 @@ import pytest
 from dask._expr import HLGExpr
 
 import dask_rewrite
-from dask_rewrite.hook import parents
-from dask_rewrite.hook.apart import Apart
+from dask_rewrite.hook import apart
+from dask_rewrite.hook.apart import Apart, Together
 from dask_rewrite.hook.optimizer import optimize
 from distributed import Client, LocalCluster
 from helpers import stock
@@ -72,7 +72,15 @@ def test_answers_are_in_order(names: tuple[str, ...]) -> None:
         assert [plain(each.compute()) for each in kept] == expected
 
 
-@pytest.mark.parametrize("names", [("array", "frame", "delayed"), ("delayed", "frame", "array", "bag")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("array", "frame", "delayed"),
+        ("delayed", "frame", "array", "bag"),
+        ("array", "frame", "other"),
+        ("array", "frame", "delayed", "frame", "other", "bag", "array"),
+    ],
+)
 def test_no_more_is_loaded_than_with_dask(names: tuple[str, ...]) -> None:
     """Where collections stand apart, others that nobody knows may hold the same blocks."""
     counts = []
@@ -82,6 +90,19 @@ def test_no_more_is_loaded_than_with_dask(names: tuple[str, ...]) -> None:
             dask.compute(*[made()[name] for name in names])
         counts.append(len(calls))
     assert counts[1] <= counts[0]
+
+
+def test_explain_tells_what_is_sent_of_those_that_stand_apart() -> None:
+    names = ("array", "frame", "other")
+    with dask_rewrite.enable():
+        shown = dask_rewrite.explain(*[made()[name] for name in names])
+    assert shown.form == "tasks"
+    assert ("lower", "missed") not in shown.counts
+    with dask_rewrite.enable(), dask.config.set({"rewrite.lower-limit": 1}):
+        assert dask_rewrite.explain(*[made()[name] for name in names]).form == "stock"
+        with dask.config.set(scheduler="sync"):
+            found = dask.compute(*[made()[name] for name in names])
+    assert [plain(each) for each in found] == one_by_one(names)
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +127,13 @@ def test_collections_side_by_side_are_one_graph() -> None:
     parts = made()
     with dask_rewrite.enable():
         together = dask.base.collections_to_expr([parts[name] for name in ("array", "delayed", "frame")])
-        apart = dask.base.collections_to_expr([parts[name] for name in ("array", "frame", "delayed")])
+        split = dask.base.collections_to_expr([parts[name] for name in ("array", "frame", "delayed")])
         assert len(together.optimize().operands) == 2
-        assert len(apart.optimize().operands) == 3
+        assert len(split.optimize().operands) == 3
 
 
 def test_the_optimizer_of_those_that_stand_apart() -> None:
-    one, same, other = Apart(1), Apart(1), Apart(3)
+    one, same, other = (Apart(i, Together(optimize)) for i in (1, 1, 3))
     assert one == same
     assert hash(one) == hash(same)
     assert one not in (other, optimize)
@@ -137,7 +158,7 @@ def test_many_collections_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) ->
         looks += 1
         return pairwise(values)
 
-    monkeypatch.setattr(parents, "pairwise", counted)
+    monkeypatch.setattr(apart, "pairwise", counted)
     with dask_rewrite.enable():
         dask.base.collections_to_expr([da.ones(2) + i for i in range(50)]).optimize()
     assert 0 < looks < 5

@@ -33,7 +33,6 @@ from dask_rewrite.hook.parents import (
     may_fuse_delayed,
     only_builds,
     over,
-    place_among_others,
     program_of,
     with_optimizer,
 )
@@ -77,8 +76,6 @@ class Optimizer(int, Expr):
     _name = OPTIMIZER
     operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
     _determ_token = OPTIMIZER
-    #: Others that are computed in the same call, and optimized apart, may hold the same blocks.
-    shares = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return int.__new__(cls, 0)
@@ -135,11 +132,11 @@ class Optimizer(int, Expr):
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         """Called by dask before it puts collections of one optimizer together, whatever is in between."""
-        if not isinstance(parent, HLGExpr) or not (place := place_among_others(parent, dependents, self)):
+        if not isinstance(parent, HLGExpr) or parent._name not in dependents:
             return None
-        from dask_rewrite.hook.apart import Apart  # which is an optimizer, and seldom needed
+        from dask_rewrite.hook.apart import among_others  # which has an optimizer
 
-        return with_optimizer(parent, Apart(place))
+        return among_others(parent, dependents, self)
 
     def _tune_up(self, parent: Expr) -> Expr | None:
         """Called by dask on the client with the expression that this is an operand of."""
@@ -151,8 +148,18 @@ class Optimizer(int, Expr):
         with collector_paused():
             return self._rewritten(parent)
 
-    def _rewritten(self, parent: HLGExpr, trace: Trace | None = None) -> HLGExpr:
+    def _rewritten(self, parent: HLGExpr) -> HLGExpr:
         """The expression over the rewritten graph; as it is without this package if that is too large."""
+        graph, keys = self.graph_of(parent)
+        return as_stock(parent) if graph is None else over(parent, graph, keys)
+
+    def graph_of(
+        self, parent: HLGExpr, shared: bool = False, trace: Trace | None = None
+    ) -> tuple[HighLevelGraph | None, Any]:
+        """The rewritten graph, or None if it is too large; and the keys that are wanted of it.
+
+        ``shared`` says that others, which are optimized apart, may hold the same blocks.
+        """
         # All that rewrites is imported with the first graph, so that importing the package costs little.
         from dask_rewrite.hook.assemble import assemble
         from dask_rewrite.pipeline.run import rewrite_tasks
@@ -167,7 +174,7 @@ class Optimizer(int, Expr):
             hlg,
             outputs,
             fuse_text_keys=fuse,
-            shared=self.shares,
+            shared=shared,
             max_tasks=most,
             trace=trace,
             checkpoint=start,
@@ -175,7 +182,7 @@ class Optimizer(int, Expr):
         if trace is None and waits and first is None:
             warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
         graph = within_limit(hlg, first, outputs, start, trace)
-        return as_stock(parent) if graph is None else over(parent, assemble(graph), keys)
+        return None if graph is None else assemble(graph), keys
 
     # -- behaviour as a value ------------------------------------------------------------------
 

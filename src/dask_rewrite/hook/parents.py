@@ -10,11 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from itertools import accumulate, pairwise
 from typing import Any
 
 import dask.config
-from dask._expr import Expr, HLGExpr, HLGFinalizeCompute, _ExprSequence, _HLGExprSequence
+from dask._expr import HLGExpr, HLGFinalizeCompute
 from dask._task_spec import Task
 from dask.array.optimization import optimize as array_optimize
 from dask.base import dont_optimize
@@ -28,9 +27,6 @@ from dask_rewrite.hook.finalize import slim, slim_value
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.scheduler import machine
 
-_PLACES = "_dask_rewrite_places"
-#: Collections that are computed together.
-_SEQUENCES = (_ExprSequence, _HLGExprSequence)
 #: What follows the computation of a delayed object, as dask names it.
 _DELAYED = Delayed("x", {}).__dask_postcompute__()[0]
 #: Where dask optimizes what stands in a list, dict or other container that a delayed call is given.
@@ -78,44 +74,6 @@ def with_optimizer(parent: HLGExpr, optimizer: Any) -> HLGExpr:
     if isinstance(parent, HLGFinalizeCompute):
         operands[0] = with_optimizer(operands[0], optimizer)
     return type(parent)(*operands)
-
-
-def place_among_others(parent: Expr, dependents: Mapping[str, Any], ours: Any) -> int:
-    """Where a collection stands among those that are computed with it, if others come between ours; else 0.
-
-    Parameters
-    ----------
-    parent : Expr
-        The expression of the collection.
-    dependents : mapping
-        From names of expressions to weak references to those that they are part of.
-    ours : Optimizer
-        The optimizer of collections that dask would put together.
-
-    Returns
-    -------
-    int
-        Groups up to that of the collection; 0 if ours are in one group anyway.
-    """
-    wholes = [ref() for ref in dependents.get(parent._name, ())]
-    whole = next((each for each in wholes if isinstance(each, _SEQUENCES)), None)
-    return 0 if whole is None else _places(whole, ours).get(parent._name, 0)
-
-
-def _places(whole: Expr, ours: Any) -> dict[str, int]:
-    """The groups of all collections that are computed together, by their names; none if ours are in one.
-
-    Kept with the expression: each of its collections asks.
-    """
-    found: dict[str, int] | None = vars(whole).get(_PLACES)
-    if found is None:
-        parts = whole.operands
-        is_ours = [isinstance(part, HLGExpr) and part.low_level_optimizer == ours for part in parts]
-        groups = list(accumulate([one != other for one, other in pairwise(is_ours)], initial=1))
-        apart = len({group for group, mine in zip(groups, is_ours) if mine}) > 1
-        found = {part._name: group for part, group in zip(parts, groups)} if apart else {}
-        object.__setattr__(whole, _PLACES, found)  # an expression's own looks for operands
-    return found
 
 
 def asks_for_delayed(parent: HLGExpr) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask._expr import Expr, HLGExpr
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.config import Options
 from dask_rewrite.hook.optimizer import Optimizer
-from dask_rewrite.hook.parents import as_stock, program_of
+from dask_rewrite.hook.parents import program_of
 
 if TYPE_CHECKING:
     from dask_rewrite.pipeline.trace import Trace
@@ -32,14 +32,17 @@ class Recorder(Optimizer):
         self.raw: HighLevelGraph | None = None
 
     def _tune_up(self, parent: Expr) -> Expr | None:
+        return self._rewritten(parent) if isinstance(parent, HLGExpr) else None
+
+    def graph_of(
+        self, parent: HLGExpr, shared: bool = False, trace: Trace | None = None
+    ) -> tuple[HighLevelGraph | None, Any]:
         from dask_rewrite.pipeline.trace import Trace
 
-        if not isinstance(parent, HLGExpr):
-            return None
-        self.trace = Trace(nbytes=self.nbytes)
-        self.raw, _ = program_of(parent)
-        if not Options.current().enabled:
-            self.trace.form = "stock"
-            self.trace.remarks.missed("lower", None, "left to dask's own optimizer: rewrite.enabled is false")
-            return as_stock(parent)
-        return self._rewritten(parent, self.trace)
+        self.trace = trace = Trace(nbytes=self.nbytes)
+        self.raw, keys = program_of(parent)
+        if Options.current().enabled:
+            return super().graph_of(parent, shared, trace)
+        trace.form = "stock"
+        trace.remarks.missed("lower", None, "left to dask's own optimizer: rewrite.enabled is false")
+        return None, keys
