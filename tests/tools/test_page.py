@@ -122,7 +122,7 @@ def test_pages_of_nothing_and_of_what_stays_as_it_is() -> None:
 
 def test_large_graphs_are_not_made_for_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     report = dask_rewrite.explain(program())
-    monkeypatch.setattr("dask_rewrite.tools.page._LARGEST", 2)
+    monkeypatch.setattr("dask_rewrite.tools.report._DRAWN", 2)
     report.sent = None
     text = report.to_html()
     assert "as it was built" in text

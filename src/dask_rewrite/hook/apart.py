@@ -9,19 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from dask._expr import Expr, HLGExpr, _ExprSequence, _HLGExprSequence
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.config import OPTIMIZER
-from dask_rewrite.hook.optimizer import Optimizer
+from dask_rewrite.hook.operand import Operand
 from dask_rewrite.hook.parents import as_stock, over, with_optimizer
 
 _FOUND = "_dask_rewrite_apart"
 
 
-def among_others(parent: Expr, dependents: Mapping[str, Any], ours: Optimizer) -> HLGExpr | None:
+class Rewriting(Protocol):
+    """An optimizer that gives the rewritten graph of an expression, or None, and the keys wanted of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def graph_of(self, parent: HLGExpr, shared: bool = ...) -> tuple[HighLevelGraph | None, Any]: ...
+
+
+def among_others(parent: Expr, dependents: Mapping[str, Any], ours: Rewriting) -> HLGExpr | None:
     """The expression of a collection, with an optimizer of its own if others come between ours.
 
     Parameters
@@ -30,7 +38,7 @@ def among_others(parent: Expr, dependents: Mapping[str, Any], ours: Optimizer) -
         The expression of the collection.
     dependents : mapping
         From names of expressions to weak references to those that they are part of.
-    ours : Optimizer
+    ours : Rewriting
         The optimizer of collections that dask would put together.
 
     Returns
@@ -43,7 +51,7 @@ def among_others(parent: Expr, dependents: Mapping[str, Any], ours: Optimizer) -
     return None if whole is None else _apart(whole, ours).get(parent._name)
 
 
-def _apart(whole: Expr, ours: Optimizer) -> dict[str, HLGExpr]:
+def _apart(whole: Expr, ours: Rewriting) -> dict[str, HLGExpr]:
     """Ours of all collections that are computed together, by their names; none if they are in one group.
 
     Kept with the expression: each of its collections asks.
@@ -69,12 +77,14 @@ class Together:
 
     Attributes
     ----------
+    optimizer : Rewriting
+        What rewrites them.
     parts : list of HLGExpr
         Their expressions.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: Rewriting) -> None:
+        self.optimizer = optimizer
         self.parts: list[HLGExpr] = []
 
     @cached_property
@@ -83,14 +93,14 @@ class Together:
         parts, self.parts = self.parts, []  # which hold this
         whole = HLGExpr(
             dsk=HighLevelGraph.merge(*[part.hlg for part in parts]),
-            low_level_optimizer=self._optimizer,
+            low_level_optimizer=self.optimizer,
             output_keys=[part.__dask_keys__() for part in parts],
             postcompute=[part.postcompute for part in parts],
         )
-        return self._optimizer.graph_of(whole, shared=True)[0]
+        return self.optimizer.graph_of(whole, shared=True)[0]
 
 
-class Apart(Optimizer):
+class Apart(Operand):
     """The optimizer of collections that stand among others, with some of another kind in between.
 
     Parameters
@@ -105,8 +115,8 @@ class Apart(Optimizer):
         self._group, self._together = group, together
         self._name = self._determ_token = f"{OPTIMIZER}-{group}"
 
-    def _simplify_up(self, parent: Any, dependents: Any) -> None:
-        return None
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._together.optimizer(*args, **kwargs)
 
     def _rewritten(self, parent: HLGExpr) -> HLGExpr:
         if (graph := self._together.graph) is not None:

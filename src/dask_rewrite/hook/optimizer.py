@@ -1,40 +1,31 @@
-"""The hook: an optimizer that is an expression, so that it runs on the client before pickling.
-
-Dask wraps a collection in ``HLGExpr(dsk, low_level_optimizer, ...)``, optimizes that expression on the
-client, pickles it, and calls ``low_level_optimizer`` on the scheduler. An optimizer that is itself an
-`Expr` is an operand of that expression, and dask's own rewriting offers it its parent, on the client.
-"""
+"""The optimizer: called with collections, with a graph and keys, or offered its parent by dask."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 import toolz
 from dask._expr import Expr, HLGExpr
 from dask.array.optimization import optimize as array_optimize
 from dask.core import flatten
-from dask.delayed import optimize as delayed_optimize
 from dask.highlevelgraph import HighLevelGraph
 from dask.typing import Key
-from toolz import identity
 
-from dask_rewrite.config import OPTIMIZER, Options
-from dask_rewrite.graph.collector import collector_paused
+from dask_rewrite.config import Options
+from dask_rewrite.hook.apart import among_others
 from dask_rewrite.hook.memory_limit import checkpoint, within_limit
-from dask_rewrite.hook.notes import watch
+from dask_rewrite.hook.operand import Operand
 from dask_rewrite.hook.parents import (
     as_stock,
     asks_for_delayed,
     is_graph,
     layer_of,
     may_fuse_delayed,
-    only_builds,
     over,
     program_of,
-    with_optimizer,
 )
 from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.remarks import RewriteWarning
@@ -53,15 +44,11 @@ _STANDS_STILL = (
 )
 
 
-class Optimizer(int, Expr):
+class Optimizer(Operand):
     """The object that stands under ``array_optimize``, ``delayed_optimize`` and ``bag_optimize``.
 
     Called with collections it optimizes them; called with a graph and keys it is a classic dask
     optimization function; offered its parent expression it rewrites that on the client.
-
-    It is a true ``int`` of value 0, since cluster launchers send the whole configuration as JSON: there
-    it arrives as ``0``, which dask reads as "do not optimize". Pickled, it becomes dask's own array
-    optimizer; nothing of this package is needed to load it.
 
     Examples
     --------
@@ -72,18 +59,6 @@ class Optimizer(int, Expr):
     >>> int(y.compute())
     45
     """
-
-    _name = OPTIMIZER
-    operands: ClassVar[list[Any]] = []  # type: ignore[misc] # dask sets it on each instance
-    _determ_token = OPTIMIZER
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        return int.__new__(cls, 0)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # an expression's own looks for operands
-
-    # -- faces ---------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """``optimize(*collections)``, or ``optimize(dsk, keys)`` as dask calls it.
@@ -134,22 +109,9 @@ class Optimizer(int, Expr):
         """Called by dask before it puts collections of one optimizer together, whatever is in between."""
         if not isinstance(parent, HLGExpr) or parent._name not in dependents:
             return None
-        from dask_rewrite.hook.apart import among_others  # which has an optimizer
-
         return among_others(parent, dependents, self)
 
-    def _tune_up(self, parent: Expr) -> Expr | None:
-        """Called by dask on the client with the expression that this is an operand of."""
-        if not isinstance(parent, HLGExpr) or not Options.current().enabled:
-            return None
-        if only_builds(parent):  # all names stay, and are rewritten with the whole
-            return with_optimizer(parent, delayed_optimize)
-        watch()
-        with collector_paused():
-            return self._rewritten(parent)
-
     def _rewritten(self, parent: HLGExpr) -> HLGExpr:
-        """The expression over the rewritten graph; as it is without this package if that is too large."""
         graph, keys = self.graph_of(parent)
         return as_stock(parent) if graph is None else over(parent, graph, keys)
 
@@ -183,50 +145,6 @@ class Optimizer(int, Expr):
             warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
         graph = within_limit(hlg, first, outputs, start, trace)
         return None if graph is None else assemble(graph), keys
-
-    # -- behaviour as a value ------------------------------------------------------------------
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return hash(array_optimize)
-
-    def __eq__(self, other: object) -> bool:
-        # Dask groups collections by optimizer and returns results in the order of the groups:
-        # a collection that names dask's own function must come into the same group as ours.
-        return other is self or other is array_optimize
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __copy__(self) -> Optimizer:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Optimizer:
-        return self
-
-    def __reduce__(self) -> Any:
-        return identity, (array_optimize,)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
-
-    def __dask_tokenize__(self) -> str:
-        return self._name
-
-    def __repr__(self) -> str:
-        return "<dask_rewrite optimizer>"
-
-    __str__ = __repr__
-
-    def dependencies(self) -> list[Expr]:
-        return []
-
-    def _layer(self) -> dict[Any, Any]:
-        return {}
-
-    __dask_graph__ = _layer
 
 
 def most_tasks() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,12 @@ from dask_rewrite.tools.tables import html_table, shorten
 if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph
 
-    from dask_rewrite.tools.report import Report
+    from dask_rewrite.graph.graph import Metrics
+    from dask_rewrite.pipeline.trace import Step
+    from dask_rewrite.remarks import Remark
 
 #: Tasks of one name that are weighed, kinds of tasks that are listed, and functions that are shown of each.
 _WEIGHED, _LISTED, _FUNCTIONS = 50, 15, 6
-#: Tasks of larger graphs are neither drawn nor weighed.
-_LARGEST = 100_000
 _REMARKS = ["remark", "rule", "key", "reason"]
 _HEAVIEST = ["tasks", "heaviest", "name", "what its tasks call"]
 
@@ -58,38 +58,38 @@ filter();
 """
 
 
-def page(report: Report) -> str:
+def page(title: str, *parts: str) -> str:
     """The whole page, as text."""
-    small = report.after is None or report.after.tasks <= _LARGEST
-    graph = report.graph if small else {}
-    title = f"dask_rewrite: {report.headline}"
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
-        html_table(*report.table),
-        *_passes(report),
-        *_pictures(report.built, graph),
-        *_heaviest(graph),
-        *_remarks(report),
-    ]
-    if report.forecast is not None:
-        parts += ["<h2>Memory</h2>", report.forecast._repr_html_()]
-    return "\n".join([*parts, f"<p>dask_rewrite {escape(__version__)}</p></body></html>\n"])
+    title = escape(f"dask_rewrite: {title}")
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            f"<title>{title}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{title}</h1>",
+            *parts,
+            f"<p>dask_rewrite {escape(__version__)}</p></body></html>\n",
+        ]
+    )
 
 
-def _passes(report: Report) -> list[str]:
-    if not report.steps:
+def passes_shown(before: Metrics | None, steps: Sequence[Step]) -> list[str]:
+    """Bars of tasks and of seconds, pass by pass."""
+    if not steps:
         return []
-    tasks = [(step.name, step.after.tasks, f"{step.after.tasks:,}") for step in report.steps]
-    if report.before is not None:
-        tasks.insert(0, ("as built", report.before.tasks, f"{report.before.tasks:,}"))
-    seconds = [(step.name, step.seconds, format_time(step.seconds)) for step in report.steps]
+    tasks = [(step.name, step.after.tasks, f"{step.after.tasks:,}") for step in steps]
+    if before is not None:
+        tasks.insert(0, ("as built", before.tasks, f"{before.tasks:,}"))
+    seconds = [(step.name, step.seconds, format_time(step.seconds)) for step in steps]
     return [
         '<h2>Passes</h2><div class="side">',
         f"<div><p>Tasks after each pass</p>{bars(tasks)}</div>",
         f"<div><p>Time of each pass</p>{bars(seconds)}</div></div>",
     ]
+
+
+def graphs_shown(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:
+    """Pictures of the graph as it was built and as it is sent, and the heaviest tasks of the latter."""
+    return [*_pictures(built, graph), *_heaviest(graph)]
 
 
 def _pictures(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:
@@ -125,16 +125,17 @@ def _weight(task: Any) -> int:
     return -1 if size is None else size
 
 
-def _remarks(report: Report) -> list[str]:
+def remarks_shown(remarks: Sequence[Remark], count: int) -> list[str]:
+    """A list of remarks, of so many in all, that can be filtered."""
     rows = [
         [remark.kind, remark.rule, "" if remark.key is None else shorten(repr(remark.key), 70), remark.reason]
-        for remark in report.remarks
+        for remark in remarks
     ]
     if not rows:
         return []
     kinds = "".join(f"<option>{kind}</option>" for kind in sorted({row[0] for row in rows}))
     return [
-        f"<h2>Remarks</h2><p>{sum(report.counts.values()):,} in all; the first of each rule are listed.</p>",
+        f"<h2>Remarks</h2><p>{count:,} in all; the first of each rule are listed.</p>",
         '<input id="text" type="search" placeholder="filter" aria-label="filter">',
         f'<select id="kind" aria-label="kind"><option value="">all</option>{kinds}</select>',
         '<span id="shown"></span><div id="remarks">',

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _KINDS = ("failed", "applied", "missed")
 #: Different reasons that are shown per rule, and characters of each; all of them are in ``Report.remarks``.
 _REASONS, _WIDTH = 3, 110
+#: Tasks of larger graphs are neither drawn nor weighed.
+_DRAWN = 100_000
 
 
 class Report:
@@ -139,9 +141,17 @@ class Report:
         >>> dask_rewrite.explain(da.ones(8, chunks=4).sum()).to_html()[:15]
         '<!DOCTYPE html>'
         """
-        from dask_rewrite.tools.page import page
+        from dask_rewrite.tools.page import graphs_shown, page, passes_shown, remarks_shown
 
-        text = page(self)
+        drawn = self.after is None or self.after.tasks <= _DRAWN
+        text = page(
+            self.headline,
+            html_table(*self.table),
+            *passes_shown(self.before, self.steps),
+            *graphs_shown(self.built, self.graph if drawn else {}),
+            *remarks_shown(self.remarks, sum(self.counts.values())),
+            *([] if self.forecast is None else ["<h2>Memory</h2>", self.forecast._repr_html_()]),
+        )
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
