@@ -382,3 +382,14 @@ def test_metadata_of_a_dtype_does_not_reach_others() -> None:
     found = facts.of("plain"), facts.of("also")
     assert found == (Fact((5, 7), np.dtype("f8")),) * 2
     assert all(fact is not None and fact.dtype.metadata is None for fact in found)
+
+
+def test_a_list_of_blocks_that_were_looked_at_is_known() -> None:
+    nodes: dict[Any, GraphNode] = {i: DataNode(i, np.ones(i)) for i in range(3)}
+    facts = Facts(nodes.get)
+    facts.tell_list("early", [0, 1])  # nothing is known of them: the list is looked at when it is there
+    blocks = [facts.of(i) for i in range(3)]
+    facts.tell_list("late", [2, 0])
+    nodes["early"] = List(TaskRef(0), TaskRef(1))
+    assert facts.value("late") == [blocks[2], blocks[0]]
+    assert facts.value("early") == blocks[:2]

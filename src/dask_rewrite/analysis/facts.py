@@ -6,7 +6,7 @@ state dtypes and chunks wrongly. Unknown stays unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,13 @@ class Facts:
     def tell(self, key: Key, value: Any) -> None:
         """What is known of a block that a rewrite makes."""
         self._values[key] = value
+
+    def tell_list(self, key: Key, parts: Sequence[Key]) -> None:
+        """A rewrite makes a list of blocks: if all of them were looked at before, nothing has to be found out."""
+        values = self._values
+        if all(map(values.__contains__, parts)):
+            found = [values[part] for part in parts]
+            values[key] = UNKNOWN if any(value is UNKNOWN for value in found) else found
 
     def value(self, key: Key) -> Any:
         """What is known of a key: a fact, a list or dict of facts, data, or `UNKNOWN`."""

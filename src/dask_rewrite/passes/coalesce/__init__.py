@@ -93,4 +93,6 @@ class Coalesce:
                         pick = itemgetter(*rows)
                         columns = list(map(pick, form.columns))
                         name = mark(first[0], token)
-                        yield reads.of(Batch((name, *first[1:]), pick(members), call, columns, producer))
+                        found = Batch((name, *first[1:]), pick(members), call, columns, producer)
+                        site.facts.tell_list(found.key, found.members)
+                        yield reads.of(found)
