@@ -136,7 +136,7 @@ class Facts:
         self._values[key] = value
 
     def tell_list(self, key: Key, parts: Sequence[Key]) -> None:
-        """A rewrite makes a list of blocks: if all of them were looked at before, nothing has to be found out."""
+        """A rewrite makes a list of blocks: what is known of all of them already is known of it."""
         values = self._values
         if all(map(values.__contains__, parts)):
             found = [values[part] for part in parts]
