@@ -90,14 +90,15 @@ class Together:
     @cached_property
     def graph(self) -> HighLevelGraph | None:
         """The rewritten graph; None if it was left to dask's own optimizer."""
-        parts, self.parts = self.parts, []  # which hold this
         whole = HLGExpr(
-            dsk=HighLevelGraph.merge(*[part.hlg for part in parts]),
+            dsk=HighLevelGraph.merge(*[part.hlg for part in self.parts]),
             low_level_optimizer=self.optimizer,
-            output_keys=[part.__dask_keys__() for part in parts],
-            postcompute=[part.postcompute for part in parts],
+            output_keys=[part.__dask_keys__() for part in self.parts],
+            postcompute=[part.postcompute for part in self.parts],
         )
-        return self.optimizer.graph_of(whole, shared=True)[0]
+        graph, _ = self.optimizer.graph_of(whole, shared=True)
+        self.parts = []  # which hold this
+        return graph
 
 
 class Apart(Operand):
