@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from typing import Any
 
 import cloudpickle
@@ -12,6 +13,7 @@ import dask.array as da
 import numpy as np
 
 import dask_rewrite
+from dask_rewrite.scheduler import as_if
 from helpers import assert_same, distinct, leapfrog, leapfrog_by_hand, switched_on, tasks_of
 
 SCRIPT = """
@@ -149,3 +151,23 @@ def test_the_order_of_outputs_does_not_change_the_tasks() -> None:
     x = distinct((6, 8), 2)
     a, b = x + 1, (x + 1).sum()
     assert set(tasks_of(a, b)) == set(tasks_of(b, a))
+
+
+def test_what_larger_clusters_get_has_other_names() -> None:
+    """A cluster grows while some results of a program are still on it: the same name is the same value."""
+    x = distinct((64, 64), 2)
+    y = distinct((64, 64), 8)
+    programs = ((x + x.T).rechunk(-1), x.cumsum(axis=0).max(), y @ y.T, x.rechunk((64, 1)).std(axis=0))
+    eager = {"rewrite.options": {"coalesce": {"min-tasks": 1}}}
+    several = 0
+    for program in programs:
+        graphs = []
+        for threads, workers in ((1, 0), (16, 0), (1, 2), (4, 8)):
+            with switched_on(**eager, **as_if(threads, workers)):
+                graphs.append(tasks_of(program))
+        several += len({frozenset(graph) for graph in graphs}) > 1
+        for one, other in combinations(graphs, 2):
+            common = sorted(one.keys() & other.keys(), key=str)
+            for here, there in zip(dask.get(one, common), dask.get(other, common), strict=True):
+                assert dask.base.tokenize(here) == dask.base.tokenize(there)
+    assert several

@@ -158,6 +158,13 @@ def _callbacks(options: Options, trace: Trace | None) -> list[Callback]:
     return callbacks
 
 
+def _salt(selection: Selection, context: Context, fuse: bool) -> str:
+    """What graphs depend on beside the program: a cluster may grow while it holds some results of one."""
+    options = context.options
+    how = [fuse, context.fuse_text_keys, options.assume, options.reread, options.bisect_limit]
+    return f"{selection.salt} {how} {context.machine}"
+
+
 def _lowered(
     hlg: HighLevelGraph,
     outputs: Sequence[Key],
@@ -183,8 +190,7 @@ def _lowered(
         max_tasks=options.lower_limit,
         max_seconds=options.lower_seconds,
         shared=shared,
-        salt=f"{selection.salt} {fuse}{'' if options.assume == 'declared' else ' proven'}"
-        f"{' reread' if options.reread else ''}",
+        salt=_salt(selection, context, fuse),
         assume=options.assume == "declared",
     )
     try:
