@@ -327,3 +327,41 @@ def test_what_is_hoisted_in_graphs_that_dask_puts_together_has_names_of_its_own(
         assert_same(ones, np.full(20, 1.0))
         assert_same(others, np.full(20, 111.0))
         assert_same(block, np.full(1, 111.0))
+
+
+def _spans(name: str, table: Any, other: Any = None) -> da.Array:
+    """Blocks whose loader carries one or two tables."""
+
+    def load(block_id: Any = None) -> Any:
+        return table[:4] if other is None else table[:4] - 2 * other[:4]
+
+    return da.map_blocks(load, chunks=((4,) * 6,), dtype="f8", name=name, meta=np.empty(0))
+
+
+def test_one_name_for_one_part_in_programs_that_share_tasks() -> None:
+    """A scheduler that has a key from one program gives its value to the other."""
+    first, second = np.arange(40_000.0), np.arange(40_000.0)[::-1].copy()
+    common = [_spans("one", first, second).sum(), _spans("two", first, second).sum()]
+    graphs = []
+    for table, name in ((first, "with-first"), (second, "with-second")):
+        with switched_on():
+            graphs.append(tasks_of(*common, _spans(name, table).sum()))
+    one, two = graphs
+    assert hoisted(one)
+    assert hoisted(two)
+    for key in {*hoisted(one)} & {*hoisted(two)}:
+        assert_same(one[key].value(), two[key].value())
+
+
+def test_blocks_that_two_programs_load_have_one_name() -> None:
+    """In whichever order their tasks stand: the scheduler loads them once."""
+    table = np.arange(40_000.0)
+    x, y = _spans("x", table), _spans("x", table)
+    loads = []
+    for columns in ([x - x.mean(), x.sum()], [(y - y.mean()).std(), y[::-1], y.max()]):
+        with switched_on():
+            nodes = tasks_of(*columns)
+        names = {*hoisted(nodes)}
+        loads.append({key for key, node in nodes.items() if not names.isdisjoint(node.dependencies)})
+    assert loads[0]
+    assert loads[0] == loads[1]

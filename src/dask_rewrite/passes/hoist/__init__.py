@@ -100,7 +100,7 @@ class Hoist:
             key = use.tasks[0].key
             parts = apart.get(id(use), [])
             if use.whole and remarks.allow(self.name, key):
-                name = self._key_name("whole", [use], nodes)
+                name = self._key_name([use], (), nodes)
                 made[name] = DataNode(name, Held(use.function))
                 use.move(made, _call(TaskRef(name)), frozenset((name,)))
                 size = _size(scales.nbytes(use.weight))
@@ -117,16 +117,16 @@ class Hoist:
                 remarks.applied(self.name, key, f"{size} in {len(use.tasks)} tasks, shared with others")
         return made
 
-    def _key_name(self, what: str, users: Sequence[_Use], nodes: Container[Key]) -> str:
-        """Made from the tasks that use the key: their names, what they need, and what they call.
+    def _key_name(self, users: Sequence[_Use], cores: Sequence[Any], nodes: Container[Key]) -> str:
+        """Made from the tasks that use the key: their names, what they need, what they call, and which parts.
 
         Names alone do not say what it is. What is computed together with a dataframe is rewritten in
         several graphs, which dask puts together by their keys: a task may call more in one than in another.
+        Two programs on a scheduler may share tasks and not all of what these carry: other parts are then left
+        for others to use as well. In whichever order they meet it, what is the same has the same name.
         """
-        tasks = [task for use in users for task in use.tasks]
-        needs = [each for task in tasks for each in (str(task.key), *sorted(map(str, task._dependencies)))]
-        calls = [step for use in users for step in functions_of(use.tasks[0])]
-        name = f"{self.name}-" + fingerprint([repr(self), what, *needs, *calls])
+        each = sorted([*use.needs(), *use.calls(), *use.places(cores)] for use in users)
+        name = f"{self.name}-" + fingerprint([repr(self), *map(repr, each)])
         while name in nodes:  # the same tasks carried something else when they were optimized before
             name = f"{self.name}-" + fingerprint([name])
         return name
@@ -160,7 +160,7 @@ class Hoist:
                 for use in users:
                     use.whole = len(use.tasks) > 1
             else:
-                name = self._key_name(f"parts {len(cores)}", users, nodes)
+                name = self._key_name(users, cores, nodes)
                 for use in users:
                     apart.setdefault(id(use), []).append((name, cores))
         return apart
@@ -175,6 +175,21 @@ class _Use:
     arguments: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     weight: Weight = NOTHING
     whole: bool = False
+    #: Which arguments of its tasks are part of the function.
+    outline: str = ""
+
+    def needs(self) -> list[str]:
+        """The tasks and what each waits for, in the order of names."""
+        return sorted(repr([str(task.key), *sorted(map(str, task._dependencies))]) for task in self.tasks)
+
+    def calls(self) -> list[str]:
+        """What one of them calls, the same one in whichever order they stand."""
+        return [self.outline, *map(str, functions_of(min(self.tasks, key=_name_of)))]
+
+    def places(self, cores: Sequence[Any]) -> list[str]:
+        """Where in the function each of these heavy parts stands."""
+        places = {id(core): str(at) for at, core in enumerate(self.weight.cores)}
+        return [places[id(core)] for core in cores]
 
     def move(self, made: dict[Key, GraphNode], function: Task, deps: frozenset[Key]) -> None:
         """Put the tasks into ``made``, with another expression for the function."""
@@ -208,7 +223,8 @@ def _uses(
         use = found.get(what)
         if use is None:
             function = task.func if alone else template_of_call(task, common, own).__call__
-            use = found[what] = _Use(function)
+            outline = "" if alone else "".join("-" if each is None else "=" for each in shape)
+            use = found[what] = _Use(function, outline=outline)
         use.tasks.append(task)
         use.arguments.append((task.args, task.kwargs) if alone else (inputs_of_call(inputs), NO_KWARGS))
     return list(found.values())
@@ -220,6 +236,10 @@ _LEAVES = frozenset((RAW, REF, FUTURE))
 def _is_flat(task: Task) -> bool:
     """Nothing is nested in it."""
     return not task.kwargs and _LEAVES.issuperset(map(KINDS.__getitem__, map(type, task.args)))
+
+
+def _name_of(task: Task) -> str:
+    return str(task.key)
 
 
 def _call(function: Any) -> Task:
