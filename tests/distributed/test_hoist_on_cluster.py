@@ -152,6 +152,25 @@ def test_the_same_graph_twice_at_once(client: Any) -> None:
     assert three.result(timeout=60) == one.result().sum()
 
 
+def test_programs_that_share_loads_carry_their_own_tables(client: Any) -> None:
+    """Both are under way at once, and each has the other of two tables for one more array."""
+    first, second = np.arange(40_000.0), np.arange(40_000.0)[::-1].copy()
+
+    def spans(name: str, *tables: Any) -> da.Array:
+        def load(block_id: Any = None) -> Any:
+            time.sleep(0.1)
+            return sum(((-2) ** at * table[:4] for at, table in enumerate(tables)), np.zeros(4))
+
+        return da.map_blocks(load, chunks=((4,) * 6,), dtype="f8", name=name, meta=np.empty(0))
+
+    common = [spans("one", first, second).sum(), spans("two", first, second).sum()]
+    programs = [[*common, spans("three", second).sum()], [*common, spans("four", first).sum()]]
+    with stock(scheduler="sync"):
+        expected = [list(dask.compute(*program)) for program in programs]
+    for futures, values in zip([client.compute(program) for program in programs], expected, strict=True):
+        assert_same(client.gather(futures), values)
+
+
 def test_stock_optimizers_afterwards(client: Any) -> None:
     """An optimized array that dask's own optimizer gets into its hands again."""
     x = dask_rewrite.optimize(programs()["keyword"])
