@@ -25,6 +25,7 @@ import dask_rewrite
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.graph.pickling import pickled_size
 from dask_rewrite.hook.notes import complain, origin
+from dask_rewrite.scheduler import as_if
 from helpers import counted
 
 LOCK = threading.Lock()
@@ -344,9 +345,16 @@ def test_explain_error_of_a_killed_worker(on: None) -> None:
         def __init__(self, task: Any) -> None:
             self.task = task
 
-    y = program()
-    key = next(key for key, task in dask_rewrite.optimize(y).dask.items() if "fails" in functions_of(task))
-    report = dask_rewrite.explain_error(KilledWorker(key), y)
-    assert report.origin.key == key
-    assert "fails" in report.origin.steps
-    assert any(layer.startswith("fails-") for layer in report.layers)
+    x = counted((8, 8), 4)[1]
+    y = (x - x.mean()).map_blocks(fails, dtype="f8", meta=np.empty((0, 0))).sum()
+    with dask.config.set(as_if(2, 3)):
+        graph = dict(dask.base.collections_to_expr([y]).optimize().__dask_graph__())
+    key = next(key for key, task in graph.items() if "fails" in functions_of(task))
+    for workers, same in ((3, True), (2, False)):  # there is one less afterwards
+        with dask.config.set(as_if(2, workers)):
+            graph = dask.base.collections_to_expr([y]).optimize().__dask_graph__()
+            report = dask_rewrite.explain_error(KilledWorker(key), y)
+        assert (key in graph) is same
+        assert report.origin.key == key
+        assert "fails" in report.origin.steps
+        assert any(layer.startswith("fails-") for layer in report.layers)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dask.typing import Key
 from dask.utils import key_split
 
 from dask_rewrite.graph.labels import functions_of
+from dask_rewrite.graph.names import layer_name, unmarked
 from dask_rewrite.hook.notes import WITHOUT, Origin, origin
 from dask_rewrite.hook.recorder import Recorder
 from dask_rewrite.tools.expressions import expression_of
@@ -91,9 +93,16 @@ def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
 def _sent(found: Origin, collections: tuple[Any, ...]) -> Any:
     """The task as it was sent to the scheduler, or another one that has the same step."""
     nodes = dict(expression_of(collections, Recorder(), "explain_error").__dask_graph__())
-    if found.key is not None and found.key not in nodes:  # what gathers results is named anew each time
-        alike = [node for key, node in nodes.items() if key_split(key) == key_split(found.key)]
-        return alike[0] if len(alike) == 1 else None
     if found.key is not None:
-        return nodes[found.key]
+        # a cluster that has lost a worker gets other names, and what gathers results is named anew each time
+        for name in (str, _unmarked, key_split):
+            alike = [node for key, node in nodes.items() if name(key) == name(found.key)]
+            if len(alike) == 1:
+                return alike[0]
+        return None
     return next((node for node in nodes.values() if found.step in functions_of(node)), None)
+
+
+def _unmarked(key: Key) -> Any:
+    name = unmarked(str(layer_name(key)))
+    return (name, *key[1:]) if type(key) is tuple else name
