@@ -107,9 +107,7 @@ class Optimizer(Operand):
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
         """Called by dask before it puts collections of one optimizer together, whatever is in between."""
-        if not isinstance(parent, HLGExpr) or parent._name not in dependents:
-            return None
-        return among_others(parent, dependents, self)
+        return among_others(parent, dependents, self) if isinstance(parent, HLGExpr) else None
 
     def _rewritten(self, parent: HLGExpr) -> HLGExpr:
         graph, keys = self.graph_of(parent)

@@ -186,8 +186,7 @@ class _Search:
         graph, run, name, again = self.best
         if graph is self._first:
             return self.best
-        how = [str(self._limit), str(self._layout), name]
-        token = fingerprint([graph.origin.token, "memory-limit", *how])
+        token = fingerprint([graph.origin.token, "memory-limit", str(self._limit), name])
         outputs = frozenset(graph.outputs)
         names = {
             key: marked(key, token)

@@ -94,9 +94,12 @@ def _sent(found: Origin, collections: tuple[Any, ...]) -> Any:
     """The task as it was sent to the scheduler, or another one that has the same step."""
     nodes = dict(expression_of(collections, Recorder(), "explain_error").__dask_graph__())
     if found.key is not None:
+        if found.key in nodes:
+            return nodes[found.key]
         # a cluster that has lost a worker gets other names, and what gathers results is named anew each time
-        for name in (str, _unmarked, key_split):
-            alike = [node for key, node in nodes.items() if name(key) == name(found.key)]
+        for name in (_unmarked, key_split):
+            wanted = name(found.key)
+            alike = [node for key, node in nodes.items() if name(key) == wanted]
             if len(alike) == 1:
                 return alike[0]
         return None

@@ -184,7 +184,7 @@ class _Use:
 
     def calls(self) -> list[str]:
         """What one of them calls, the same one in whichever order they stand."""
-        return [self.outline, *map(str, functions_of(min(self.tasks, key=_name_of)))]
+        return [self.outline, *functions_of(min(self.tasks, key=lambda task: str(task.key)))]
 
     def places(self, cores: Sequence[Any]) -> list[str]:
         """Where in the function each of these heavy parts stands."""
@@ -236,10 +236,6 @@ _LEAVES = frozenset((RAW, REF, FUTURE))
 def _is_flat(task: Task) -> bool:
     """Nothing is nested in it."""
     return not task.kwargs and _LEAVES.issuperset(map(KINDS.__getitem__, map(type, task.args)))
-
-
-def _name_of(task: Task) -> str:
-    return str(task.key)
 
 
 def _call(function: Any) -> Task:
