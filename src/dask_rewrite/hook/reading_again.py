@@ -52,7 +52,7 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Order
     Ordered
         Ways for which there is room one by one, those with room for what runs side by side first.
     """
-    work, before = plan.sized.likely, frozenset[int]()
+    work, before, ways = plan.sized.likely, frozenset[int](), list[Evicted]()
     for costly in (False, True):
         again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL, costly)
         if again == before:
@@ -63,7 +63,12 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Order
             for part in _FILLED:
                 found = evictions(work, order, int(limit * part), again, most)
                 if found is not None and found.copies:
-                    yield _with_copies(plan, found)
+                    ways.append(found)
+    import os
+    if os.environ.get("LIMDBG"):
+        print("    ways", [(len(f.copies), round(sum(work.seconds[t] for t in f.copies),2)) for f in ways], "all", round(sum(work.seconds),2))
+    for found in sorted(ways, key=lambda found: sum([work.seconds[task] for task in found.copies])):
+        yield _with_copies(plan, found)
 
 
 def _with_copies(plan: Ordered, found: Evicted) -> Ordered:
@@ -98,30 +103,11 @@ def _repeatable(graph: Graph, sized: Sized, options: Options, least: int, costly
         found = Repeatable(Site(graph, context), 0, costly).found
     finally:
         context.close()
-    owned, views = sized.likely.owned, sized.likely.views
-    reads = {
-        task
-        for task, key in enumerate(sized.keys)
-        if owned[task] > least and key in found and found[key].reads == {key}
-    }
-    parts = [
-        task
-        for task, key in enumerate(sized.keys)
-        if key in found
-        and not found[key].shared
-        and not owned[task]
-        and len(views[task]) == 1
-        and views[task][0] in reads
-        and found[key].reads == {sized.keys[views[task][0]]}
-    ]
-    cuts = [
-        task
-        for task, key in enumerate(sized.keys)
-        if owned[task] > least
-        and not views[task]
-        and key in found
-        and found[key].steps == 2
-        and not found[key].shared
-        and not reads.isdisjoint(sized.likely.inputs[task])
-    ]
-    return frozenset(reads.union(parts, cuts))
+    owned = sized.likely.owned
+    return frozenset(
+        [
+            task
+            for task, key in enumerate(sized.keys)
+            if key in found and (owned[task] > least or not owned[task])
+        ]
+    )

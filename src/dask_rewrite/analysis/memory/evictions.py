@@ -55,10 +55,9 @@ def evictions(work: Work, order: Sequence[int], limit: int, again: Set[int], mos
     limit : int
         Bytes.
     again : set of int
-        Tasks that may be done again: they need nothing but data that stands in the graph, or are made of one
-        such task alone, as views of it or as arrays of their own.
+        Tasks that may be done again: of what they need, what is not among them is held until then.
     most : int
-        No more copies than so many, without those of what is made of one task.
+        No more copies than so many of tasks that need none that may be done again.
 
     Returns
     -------
@@ -87,30 +86,17 @@ class _Run:
 
     def __init__(self, work: Work, order: Sequence[int], limit: int, again: Set[int]) -> None:
         self.found = Evicted()
-        self.reads = 0  # copies of tasks that wait for nothing
+        self.reads = 0  # copies of tasks that need none that may be done again
         self._work, self._limit = work, limit
-        again = {task for task in again if task not in work.kept and task not in work.given}
-        within = {task: [one for one in work.inputs[task] if one in again] for task in again}
-        #: arrays that are made of one that is read: that is read again for each of them
-        self._cuts = {
-            task: of[0]
-            for task, of in within.items()
-            if work.owned[task] and len(of) == 1 and work.owned[of[0]] and not within[of[0]]
-        }
-        self._again = {task for task in again if work.owned[task] and not within[task]} | self._cuts.keys()
-        viewed = {one for seen in work.views for one in seen}
-        #: views that are made anew of each copy, and what they are views of
-        self._parts = {
-            task: work.views[task][0]
-            for task in again - self._again - viewed
-            if work.views[task] and work.views[task][0] in self._again
-        }
+        self._blocks: set[int] = set()  # what is let go of
+        self._parts: dict[int, int] = {}  # views that are made anew of each copy, and what they are views of
+        self._find(order, again - work.kept - work.given)
         self._of: dict[int, tuple[int, int]] = {}  # for each of these what it is of now, and its number
-        self._uses: dict[int, list[int]] = {task: [] for task in self._again}  # places, the next one last
+        self._uses: dict[int, list[int]] = {task: [] for task in self._blocks}  # places, the next one last
         self._goes = [0] * (len(order) + 1)  # bytes that are let go of after each place, of all others
-        self._last = last_uses(work, order)
+        self._last = self._last_uses(order)
         for task, last in enumerate(self._last):
-            if task not in self._again and last >= 0:
+            if task not in self._blocks and last >= 0:
                 self._goes[last] += work.owned[task]
         for place in range(len(order) - 1, -1, -1):
             for one in self._needed(order[place]):
@@ -120,6 +106,31 @@ class _Run:
         self._held = 0
         self._there: dict[int, int] = {}  # the task itself, or the copy that is there now
         self._farthest: list[tuple[int, int]] = []
+
+    def _find(self, order: Sequence[int], again: Set[int]) -> None:
+        """Which tasks give memory of their own, and which give views of that."""
+        work, blocks, parts = self._work, self._blocks, self._parts
+        viewed = {one for seen in work.views for one in seen}
+        for task in order:
+            if task not in again:
+                continue
+            if any([one in again and one not in blocks and one not in parts for one in work.inputs[task]]):
+                continue  # it needs a view that would stay, and what that is a view of
+            of = work.views[task]
+            if blocks.isdisjoint(of) and parts.keys().isdisjoint(of):
+                if work.owned[task]:
+                    blocks.add(task)
+            elif len(of) == 1 and of[0] in blocks and task not in viewed and not work.owned[task]:
+                parts[task] = of[0]
+
+    def _last_uses(self, order: Sequence[int]) -> list[int]:
+        """As :func:`last_uses`; what is done again needs the same again."""
+        work, last = self._work, last_uses(self._work, order)
+        for task in reversed(order):
+            redone = task in self._blocks or task in self._parts
+            for one in work.inputs[task] if redone else work.views[task]:
+                last[one] = max(last[one], last[task])
+        return last
 
     def step(self, place: int, task: int) -> bool:
         """Make room for a task and do it; false if there is no room."""
@@ -135,7 +146,7 @@ class _Run:
         if task in self._parts:
             self._of[task] = there[self._parts[task]], task
         self._held += owned[task] - self._goes[place]
-        for one in self._again.intersection(self._work.views[task]) if task not in self._parts else ():
+        for one in self._blocks.intersection(self._work.views[task]) if task not in self._parts else ():
             self._views[one] += 1
             self._ends.setdefault(self._last[task], []).append(one)
         for one in needed:
@@ -144,7 +155,7 @@ class _Run:
         for one in self._ends.pop(place, ()):
             self._views[one] -= 1
             self._keep(one)
-        if task in self._again:
+        if task in self._blocks:
             there[task] = task
             self._keep(task)
         return True
@@ -152,39 +163,51 @@ class _Run:
     def _needed(self, task: int) -> list[int]:
         """What a task needs of what can be done again, views standing for what they are of."""
         inputs, parts = self._work.inputs[task], self._parts
-        return sorted(self._again.intersection([parts.get(one, one) for one in inputs]))
+        return sorted(self._blocks.intersection([parts.get(one, one) for one in inputs]))
 
     def _redo(self, place: int, task: int) -> bool:
-        """Make room for a block and do it again, with the one that it is made of."""
+        """Make room for a block and do it again, with all that it is made of and that is not there."""
         owned, there = self._work.owned, self._there
-        base = self._cuts.get(task, task)
-        new = [each for each in dict.fromkeys((base, task)) if each not in there]
-        if not self._make_room(place, sum([owned[each] for each in new]), base):
+        new = self._missing(task)
+        used = {one for each in new for one in self._needed(each)}
+        if not self._make_room(place, sum([owned[each] for each in new]), used):
             return False
         for each in new:
             there[each] = self._copy(each)
             self._held += owned[each]
-        if base != task:
-            if there[base] != base:
-                self.found.taken[there[task]] = {base: there[base]}
-            self._keep(base)
+        for each in sorted(used):
+            self._keep(each)
         return True
 
-    def _make_room(self, place: int, nbytes: int, base: int = -1) -> bool:
-        """Let go of what is used last until so much fits, not of the block that something is made of."""
+    def _missing(self, task: int) -> list[int]:
+        """What has to be done again for a block: what others need first, itself last."""
+        missing: dict[int, None] = {}
+        stack = [task]
+        while stack:
+            more = [one for one in self._needed(stack[-1]) if one not in self._there and one not in missing]
+            stack.extend(more)
+            if not more:
+                missing[stack.pop()] = None
+        return list(missing)
+
+    def _make_room(self, place: int, nbytes: int, used: Set[int] = frozenset()) -> bool:
+        """Let go of what is used last until so much fits, but not of what is used now."""
         while self._held + nbytes > self._limit:
             if (victim := self._next_victim(place)) is None:
                 return False
-            if victim != base:
+            if victim not in used:
                 self._held -= self._work.owned[victim]
                 del self._there[victim]
         return True
 
     def _copy(self, task: int) -> int:
+        taken = self._taken(task)
         number = len(self._work) + len(self.found.copies)
-        self.reads += task not in self._cuts and task not in self._parts
+        self.reads += not self._needed(task)
         self.found.order.append(number)
         self.found.copies.append(task)
+        if taken:
+            self.found.taken[number] = taken
         return number
 
     def _taken(self, task: int) -> dict[int, int]:
@@ -192,14 +215,11 @@ class _Run:
         taken = {}
         for one in sorted(self._work.inputs[task]):  # in whatever order sets of keys are gone through
             if one in self._parts:
-                base = self._parts[one]
-                if self._of[one][0] != self._there[base]:
-                    number = self._copy(one)
-                    self._of[one] = self._there[base], number
-                    if self._there[base] != base:
-                        self.found.taken[number] = {base: self._there[base]}
+                base = self._there[self._parts[one]]
+                if self._of[one][0] != base:
+                    self._of[one] = base, self._copy(one)
                 taken[one] = self._of[one][1]
-            elif one in self._again:
+            elif one in self._blocks:
                 taken[one] = self._there[one]
         return {one: copy for one, copy in taken.items() if one != copy}
 
