@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -166,17 +167,19 @@ class _Run:
         return sorted(self._blocks.intersection([parts.get(one, one) for one in inputs]))
 
     def _redo(self, place: int, task: int) -> bool:
-        """Make room for a block and do it again, with all that it is made of and that is not there."""
-        owned, there = self._work.owned, self._there
+        """Do a block again, and before that all that it is made of and that is not there."""
         new = self._missing(task)
-        used = {one for each in new for one in self._needed(each)}
-        if not self._make_room(place, sum([owned[each] for each in new]), used):
-            return False
+        needed = Counter([one for each in new for one in self._needed(each)])  # by those to come
         for each in new:
-            there[each] = self._copy(each)
-            self._held += owned[each]
-        for each in sorted(used):
-            self._keep(each)
+            if not self._make_room(place, self._work.owned[each], needed.keys()):
+                return False
+            self._there[each] = self._copy(each)
+            self._held += self._work.owned[each]
+            for one in self._needed(each):
+                needed[one] -= 1
+                if not needed[one]:
+                    del needed[one]
+                    self._keep(one)
         return True
 
     def _missing(self, task: int) -> list[int]:
