@@ -10,14 +10,18 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask._task_spec import Task, TaskRef, _identity_cast
+from dask.graph_manipulation import chunks
 
 import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import Fact
 from dask_rewrite.analysis.memory import blocks
 from dask_rewrite.analysis.memory.calls import reaches_out
+from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.graph.batches import batch
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.nodes import call_with_dict
+from dask_rewrite.graph.program import operation, straight_line
 
 
 def test_calls_are_looked_through_only_where_something_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,3 +77,25 @@ def test_lists_own_what_is_made_for_them_and_what_stands_in_them() -> None:
         "list": Task("list", _identity_cast, made, np.zeros(1000), TaskRef("x"), typ=list),
     }
     assert blocks.Results(nodes.get, lambda key: None).of("list").owned == 88_000
+
+
+@pytest.mark.parametrize("key", ["finalize-x", "other"])
+def test_what_a_program_makes_of_an_answer_weighs_what_it_is_made_of(key: str) -> None:
+    """As where xarray makes an object of it; of any other result of an unknown function nothing is known."""
+    steps = [("a", operation(operator.neg, (TaskRef("x"),)))]
+    steps.append(("b", operation(operator.call, (TaskRef("how"), TaskRef("a")))))
+    calls = straight_line(steps, {"x": "x0", "how": "x1"})
+    made = call_with_dict(key, calls, {"x0": TaskRef("x"), "x1": [].append}, frozenset("x"), False)
+    nodes = {"x": Task("x", np.ones, (3, 4)), key: made}
+    known = blocks.Results(nodes.get, lambda _: None)
+    assert known.of("x").nbytes == 96
+    assert known.of(key).nbytes == (96 if key == "finalize-x" else None)
+
+
+def test_a_gate_weighs_next_to_nothing_also_where_it_is_called_as_a_template() -> None:
+    body = Task(None, chunks.checkpoint, TaskRef("x0"))
+    nodes = {
+        "x": Task("x", np.ones, (3, 4)),
+        "y": operation(body.__call__, (operation(dict, (), {"x0": TaskRef("x")}),)),
+    }
+    assert blocks.Results(nodes.get, lambda _: None).of("y").nbytes == SMALL

@@ -68,7 +68,7 @@ def sent(limit: int | None, *collections: Any, threads: int = 2) -> dict[Any, An
     [
         (anomaly, 100, 1, 1, False),  # it fits: reread looks, and may do nothing
         (anomaly, 8, 2, 2, False),  # one at a time holds as much: the blocks are read again
-        (opaque, 8, 1, 6, True),  # nothing is to be read again: that is no other plan
+        (opaque, 8, 1, 5, True),  # nothing is to be read again: that is no other plan
         (gathered, 12, 1, 1, True),  # every plan holds what is asked for
     ],
     ids=["fits", "read again", "cannot be read again", "asked for"],

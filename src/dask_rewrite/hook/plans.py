@@ -13,6 +13,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.memory import graphs
 from dask_rewrite.analysis.memory.blocks import Result
+from dask_rewrite.analysis.memory.evictions import Evicted
 from dask_rewrite.analysis.memory.original import Original
 from dask_rewrite.analysis.memory.runs import Run, floor_of, simulate
 from dask_rewrite.analysis.memory.sizes import SMALL
@@ -21,7 +22,7 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.batches import is_batch
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
-from dask_rewrite.hook.reading_again import reading_again
+from dask_rewrite.hook.reading_again import reading_again, with_copies
 from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
@@ -34,8 +35,12 @@ from dask_rewrite.scheduler import machine
 _LESS = 0.8
 #: Where nothing waits, threads may happen to hold more than is forecast: it has to be so much less.
 _SURELY = 0.5
-#: Blocks of which parts are taken are read in so many parts.
-_PARTS = 8
+#: Where what is done again takes so many times as long as all tasks, other plans are looked at first.
+_MORE = 1.25
+#: Tasks wait while so much of the limit is held: nothing waits for what is small.
+_WAITED_FOR = 0.98
+#: Blocks of which parts are taken are read in so many parts: in few, which decodes less, or in more.
+_PARTS = (2, 8)
 #: A task reads so many blocks that only it needs.
 _LOADS = 16
 #: Blocks that are so many times smaller than the limit are never read again.
@@ -83,6 +88,8 @@ def chosen(
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
         if search.fits or search.asked > (options.memory_limit or 0):
             break
+    if not search.fits:
+        search.look_at_the_rest()
     best = search.found()
     if trace is not None and best.again:
         said = f"blocks that are read again where there is no room: {best.again}"
@@ -115,10 +122,9 @@ def _plans(
         return replace(options, reread=True, options={**options.options, Reread.name: {**named, **given}})
 
     finer = {"min_bytes": least, "min_blocks": 1}
-    in_parts = {**finer, "parts": max(1, _PARTS)}
-    others += [(again(), False), (again(**finer), False)]
-    others += [(again(**in_parts), True), (again(**finer, costly=True), False)]
-    others += [(again(**in_parts, loads=max(1, _LOADS)), True)]
+    others += [(again(**finer, parts=max(1, parts)), True) for parts in _PARTS]
+    others += [(again(**finer, costly=True), False)]
+    others += [(again(**finer, parts=max(1, _PARTS[-1]), loads=max(1, _LOADS)), True)]
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
     for other, smaller in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)
@@ -151,6 +157,7 @@ class _Search:
         self._options, self._limit = options, options.memory_limit or 0
         self._may_repeat = may_repeat and any(each.name == Reread.name for each in select(options).passes)
         self._layout = machine().layout
+        self._later: list[Callable[[], bool]] = []
 
     def look_at(self, plan: Graph, name: str) -> bool:
         """Look at a plan, and at the same with turns; true if nothing else needs to be looked at."""
@@ -170,10 +177,18 @@ class _Search:
             return True
         if not self._may_repeat or floor > limit or sizes.unknown:
             return False
-        return any(
-            self._with_turns(found, f"{name} again {way}", len(found.order) - len(order))
-            for way, found in enumerate(reading_again(ordered, limit, self._options))
-        )
+        whole = sum(sizes.likely.seconds)
+        for way, found in enumerate(reading_again(ordered, limit, self._options)):
+            look = partial(self._doing_again, ordered, found, f"{name} again {way}")
+            if found.seconds(sizes.likely) > _MORE * whole:
+                self._later.append(look)
+            elif look():
+                return True
+        return False
+
+    def look_at_the_rest(self) -> None:
+        """Look at plans that do much again, one after the other, until one fits."""
+        any(look() for look in self._later)
 
     @property
     def fits(self) -> bool:
@@ -198,9 +213,14 @@ class _Search:
         renamed = with_names(graph, {old: new for old, new in names.items() if old != new})
         return _Best(renamed, run, name, again)
 
+    def _doing_again(self, plan: Ordered, found: Evicted, name: str) -> bool:
+        """Look at a plan with some tasks done again, where tasks wait; true if it fits."""
+        return self._with_turns(with_copies(plan, found), name, len(found.copies))
+
     def _with_turns(self, plan: Ordered, name: str, again: int = 0) -> bool:
         """Look at a plan where tasks wait for each other; true if it fits."""
-        waiting = taking_turns(plan, Turns("memory-limit", self._limit, self._limit))
+        most = int(_WAITED_FOR * self._limit)
+        waiting = taking_turns(plan, Turns("memory-limit", most, most))
         if waiting is None:
             return False
         known = defaultdict(_gate, zip(plan.sized.keys, plan.sized.results))

@@ -27,16 +27,16 @@ _SMALL = 1024
 #: Blocks are read again so many times at most, taken all together.
 _TIMES = 8
 #: Room for what runs side by side, if there is any: of the limit so much is filled.
-_FILLED = (0.75, 1.0)
+_FILLED = (0.75, 0.95)
 
 
-def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Ordered]:
+def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Evicted]:
     """The same tasks, of which some are done twice: what they read is let go of meanwhile.
 
     Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
     again before that. The order that holds little computes much that waits for other blocks; where there is
     no room for that, all is read for one task after the other. Legal for what pass ``reread`` reads again,
-    and only for the first tasks of a graph.
+    and for what is made of it and of what is held meanwhile.
 
     Parameters
     ----------
@@ -49,30 +49,26 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Order
 
     Yields
     ------
-    Ordered
-        Ways for which there is room one by one, those with room for what runs side by side first.
+    Evicted
+        Ways for which there is room one by one, those that do least again first; costly work comes last.
     """
-    work, before, ways = plan.sized.likely, frozenset[int](), list[Evicted]()
+    work, before = plan.sized.likely, frozenset[int]()
     for costly in (False, True):
         again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL, costly)
         if again == before:
             continue
         before = again
         most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
-        for order in (plan.order, depth_first(work)):
-            for part in _FILLED:
-                found = evictions(work, order, int(limit * part), again, most)
-                if found is not None and found.copies:
-                    ways.append(found)
-    import os
-    if os.environ.get("LIMDBG"):
-        print("    ways", [(len(f.copies), round(sum(work.seconds[t] for t in f.copies),2)) for f in ways], "all", round(sum(work.seconds),2))
-    for found in sorted(ways, key=lambda found: sum([work.seconds[task] for task in found.copies])):
-        yield _with_copies(plan, found)
+        orders = plan.order, depth_first(work)
+        ways = [evictions(work, each, int(limit * part), again, most) for each in orders for part in _FILLED]
+        yield from sorted(
+            [found for found in ways if found is not None and found.copies],
+            key=lambda found: found.seconds(work),
+        )
 
 
-def _with_copies(plan: Ordered, found: Evicted) -> Ordered:
-    """The graph with the tasks that are done again."""
+def with_copies(plan: Ordered, found: Evicted) -> Ordered:
+    """A plan with the tasks that are done again."""
     graph, sized, _ = plan
     token = fingerprint([graph.origin.token, "again"])
     nodes: dict[Key, Any] = dict(graph.nodes)

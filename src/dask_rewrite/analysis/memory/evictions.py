@@ -30,6 +30,10 @@ class Evicted:
     copies: list[int] = field(default_factory=list)
     taken: dict[int, dict[int, int]] = field(default_factory=dict)
 
+    def seconds(self, work: Work) -> float:
+        """How long what is done again takes."""
+        return sum([work.seconds[task] for task in self.copies])
+
     def work(self, work: Work) -> Work:
         """The graph with the copies, as numbers."""
 
@@ -112,14 +116,16 @@ class _Run:
         """Which tasks give memory of their own, and which give views of that."""
         work, blocks, parts = self._work, self._blocks, self._parts
         viewed = {one for seen in work.views for one in seen}
+        there = again | work.given
         for task in order:
             if task not in again:
                 continue
-            if any([one in again and one not in blocks and one not in parts for one in work.inputs[task]]):
+            if not all(one in blocks or one in parts for one in again & set(work.inputs[task])):
                 continue  # it needs a view that would stay, and what that is a view of
             of = work.views[task]
             if blocks.isdisjoint(of) and parts.keys().isdisjoint(of):
-                if work.owned[task]:
+                stays = [work.owned[one] for one in work.inputs[task] if one not in there]
+                if work.owned[task] > sum(stays):
                     blocks.add(task)
             elif len(of) == 1 and of[0] in blocks and task not in viewed and not work.owned[task]:
                 parts[task] = of[0]

@@ -34,6 +34,8 @@ def gives_nothing(node: Any) -> bool:
     body = getattr(node.func, "__self__", None) if type(node) is Task else None
     if type(body) is Task and is_store(body):
         node = opened(node)
+    elif type(body) is Task:
+        return is_in(body.func, _WAITING)
     if type(node) is not Task or not is_store(node):
         return type(node) is Task and is_in(node.func, _WAITING)
     return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
