@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import dask
@@ -16,6 +17,7 @@ import dask_rewrite
 from dask_rewrite.analysis.memory.evictions import Evicted, evictions
 from dask_rewrite.analysis.memory.turns import last_uses
 from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.hook import plans
 from helpers import switched_on
 
 #: Tall blocks: so many, of so many rows and columns.
@@ -93,6 +95,28 @@ def test_only_what_there_is_no_room_for(program: Callable[[da.Array], tuple[Any,
     again = sum(stored.reads.values()) - BLOCKS
     rounds = {anomaly: 1, iterated: 5, centred: 6}[program]
     assert 0 < again < rounds * BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("more", "others", "twice"), [(1.25, True, False), (0, True, True), (0, False, False)]
+)
+def test_ways_that_do_much_again_are_looked_at_last(
+    more: float, others: bool, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other plans come before them, here one that reads all twice; where none fits they are what there is."""
+    monkeypatch.setattr(plans, "_MORE", more)
+    if not others:
+        real = plans._plans
+        monkeypatch.setattr(plans, "_plans", lambda *given: islice(real(*given), 1))
+    stored = Stored()
+    x = stored.array()
+    with switched_on(), limited(8 * BLOCK), Added() as held:
+        dask.compute(*anomaly(x))
+        found = dask_rewrite.explain(*anomaly(x))
+    assert held.peak <= 8 * BLOCK
+    assert (sum(stored.reads.values()) == 2 * BLOCKS) is twice
+    assert any("where there is no room" in each.reason for each in found.remarks) is not twice
+    assert found.steps[0].name == "lower"
 
 
 @pytest.mark.parametrize("gathered", [True, False])

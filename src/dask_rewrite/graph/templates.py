@@ -1,6 +1,6 @@
 """Called templates (outlined functions): what tasks have in common apart from what each has of its own.
 
-Made of tasks, and opened again into nested tasks for passes that look inside. In `shape_of_call` and
+Made of tasks, and opened again into nested tasks for passes that look inside. In `calls_alike` and
 `template_of_call`, objects are told apart by their identity: those in ``common`` belong to the template,
 functions in ``own`` belong to the one task. References, numbers and all else are inputs, other functions
 are common.
@@ -9,7 +9,7 @@ are common.
 from __future__ import annotations
 
 import operator
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -18,7 +18,15 @@ from toolz import pipe
 
 from dask_rewrite.graph.kinds import ITEMS, KINDS
 from dask_rewrite.graph.nesting import survey
-from dask_rewrite.graph.nodes import literal, make_container, make_task, needs_of
+from dask_rewrite.graph.nodes import (
+    args_of,
+    func_of,
+    kwargs_of,
+    literal,
+    make_container,
+    make_task,
+    needs_of,
+)
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 
@@ -149,51 +157,94 @@ def opened(node: Any) -> Task | None:
     return make_task(node.key, body.func, body.args, body.kwargs, node._dependencies, node._data_producer)
 
 
-def shape_of_call(task: Task, common: Set[int], own: Set[int]) -> tuple[list[Any], list[Any]]:
-    """What makes the templates of two tasks the same, and the inputs of this one.
+class Calls(NamedTuple):
+    """Tasks of which the templates are the same.
 
-    The shape starts with the type of the task and the identity of its function.
+    Parameters
+    ----------
+    tasks : sequence of Task
+        The tasks.
+    shape : list
+        What makes their template: the type of the task and the identity of its function come first.
+    inputs : list of sequence
+        The inputs of these templates, each of all tasks.
+    """
+
+    tasks: Sequence[Task]
+    shape: list[Any]
+    inputs: list[Sequence[Any]]
+
+
+def calls_alike(tasks: Sequence[Task], common: Set[int], own: Set[int]) -> Iterator[Calls]:
+    """Tasks in groups of which the templates are the same, found column by column.
 
     Examples
     --------
     >>> table = [1, 2]
-    >>> task = Task("y", zip, TaskRef("x"), table, 3)
-    >>> shape, inputs = shape_of_call(task, {id(table)}, set())
-    >>> inputs, shape.index(id(table))
-    ([TaskRef('x'), 3], 4)
+    >>> tasks = [Task(i, zip, TaskRef(("x", i)), table, 3) for i in range(2)]
+    >>> (found,) = calls_alike(tasks, {id(table)}, set())
+    >>> found.inputs, found.shape.index(id(table))
+    ([(TaskRef(('x', 0)), TaskRef(('x', 1))), (3, 3)], 4)
     """
-    shape: list[Any] = []
-    inputs: list[Any] = []
-    _walk(task, common, own, shape, inputs)
-    return shape, inputs
+    groups = [tasks] if tasks else []
+    while groups:
+        group = groups.pop()
+        calls = Calls(group, [], [])
+        differs = _differs(group, common, own, calls)
+        if differs is None:
+            yield calls
+        else:
+            apart: dict[Any, list[Task]] = {}
+            for task, how in zip(group, differs):
+                apart.setdefault(how, []).append(task)
+            groups += apart.values()
 
 
-def _walk(node: Any, common: Set[int], own: Set[int], shape: list[Any], inputs: list[Any]) -> None:
-    kind = type(node)
+def _differs(nodes: Sequence[Any], common: Set[int], own: Set[int], calls: Calls) -> Sequence[Any] | None:
+    """Where the templates of nodes that stand in one place differ, what tells them apart; or None."""
+    kinds = set(map(type, nodes))
+    if len(kinds) > 1:
+        return list(map(type, nodes))
+    (kind,) = kinds
     nested = KINDS[kind] == ITEMS
-    if nested or kind is Task:
-        at: int | None = id(node.func)
-        if at in own and not nested:
-            inputs.append(node.func)
-            at = None
-        shape += (kind, at, len(node.args))
-        for arg in node.args:
-            if type(arg) is TaskRef:
-                inputs.append(arg)
-                shape.append(None)
-            else:
-                _walk(arg, common, own, shape, inputs)
-        if node.kwargs and not nested:
-            for name, arg in node.kwargs.items():
-                shape.append(name)
-                _walk(arg, common, own, shape, inputs)
-        return
-    at = id(node.value) if kind is DataNode else id(node)
-    if at in common:
-        shape.append(at)
+    if not nested and kind is not Task:
+        return _leaves([node.value for node in nodes] if kind is DataNode else nodes, nodes, common, calls)
+    functions, arguments = list(map(func_of, nodes)), list(map(args_of, nodes))
+    at = list(map(id, functions))
+    if not nested and not own.isdisjoint(at):
+        at = [0 if each in own else each for each in at]
+    lengths = list(map(len, arguments))
+    names = [()] * len(nodes) if nested else list(map(tuple, map(kwargs_of, nodes)))
+    for column in at, lengths, names:
+        if len(set(column)) > 1:
+            return column
+    if not at[0]:
+        calls.inputs.append(functions)
+    calls.shape.extend((kind, at[0] or None, lengths[0]))
+    for argument in zip(*arguments):
+        if (differs := _differs(argument, common, own, calls)) is not None:
+            return differs
+    for name in names[0]:
+        calls.shape.append(name)
+        values = [kwargs[name] for kwargs in map(kwargs_of, nodes)]
+        if (differs := _differs(values, common, own, calls)) is not None:
+            return differs
+    return None
+
+
+def _leaves(
+    values: Sequence[Any], nodes: Sequence[Any], common: Set[int], calls: Calls
+) -> Sequence[Any] | None:
+    """The same for what nothing is nested in."""
+    at = list(map(id, values))
+    if common.isdisjoint(at):
+        calls.shape.append(None)
+        calls.inputs.append(nodes)
+    elif len(set(at)) > 1:
+        return [each if each in common else None for each in at]
     else:
-        shape.append(None)
-        inputs.append(node)
+        calls.shape.append(at[0])
+    return None
 
 
 def template_of_call(task: Task, common: Set[int], own: Set[int]) -> Task:
@@ -232,7 +283,7 @@ def _input(names: list[str]) -> TaskRef:
     return TaskRef(names[-1])
 
 
-def inputs_of_call(inputs: list[Any]) -> tuple[Task]:
+def inputs_of_call(inputs: Sequence[Any]) -> tuple[Task]:
     """The arguments with which the template is called.
 
     Examples

@@ -78,18 +78,26 @@ def chosen(
     """
     search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
     hopeless = False  # one task alone needs more
+    rest: list[tuple[Callable[[], bool], Trace | None]] = []
+    first = None if trace is None else replace(trace, steps=trace.steps[:], remarks=trace.remarks.copy())
+
+    def look(at: Callable[[], bool], steps: Trace | None) -> bool:
+        before = search.best
+        done = at()
+        if search.best is not before and trace is not None and (steps := steps or first) is not None:
+            trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
+        return done
+
     for number, (make, steps, in_parts) in enumerate(_plans(graph, rewrite, options, trace)):
         if (hopeless and not in_parts) or (plan := make()) is None:
             continue
-        before = search.best
-        done = search.look_at(plan, str(number))
+        done = look(partial(search.look_at, plan, str(number)), steps)
         hopeless = done and not search.fits and not _has_batches(plan)
-        if search.best is not before and trace is not None and steps is not None:
-            trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
+        rest += [(way, steps) for way in search.later]
         if search.fits or search.asked > (options.memory_limit or 0):
             break
     if not search.fits:
-        search.look_at_the_rest()
+        any(look(way, steps) for way, steps in rest)
     best = search.found()
     if trace is not None and best.again:
         said = f"blocks that are read again where there is no room: {best.again}"
@@ -157,11 +165,11 @@ class _Search:
         self._options, self._limit = options, options.memory_limit or 0
         self._may_repeat = may_repeat and any(each.name == Reread.name for each in select(options).passes)
         self._layout = machine().layout
-        self._later: list[Callable[[], bool]] = []
+        self.later: list[Callable[[], bool]] = []  #: ways to look at last of all: they do much again
 
     def look_at(self, plan: Graph, name: str) -> bool:
         """Look at a plan, and at the same with turns; true if nothing else needs to be looked at."""
-        limit = self._limit
+        limit, self.later = self._limit, []
         sizes = self._sized(plan, self._original.rewritten(plan.nodes).of)
         self.asked = sum([sizes.works[0].nbytes[task] for task in sizes.works[0].kept])
         if self._take(plan, sizes, name, _SURELY * limit):
@@ -181,14 +189,10 @@ class _Search:
         for way, found in enumerate(reading_again(ordered, limit, self._options)):
             look = partial(self._doing_again, ordered, found, f"{name} again {way}")
             if found.seconds(sizes.likely) > _MORE * whole:
-                self._later.append(look)
+                self.later.append(look)
             elif look():
                 return True
         return False
-
-    def look_at_the_rest(self) -> None:
-        """Look at plans that do much again, one after the other, until one fits."""
-        any(look() for look in self._later)
 
     @property
     def fits(self) -> bool:

@@ -14,11 +14,10 @@ from dask.typing import Key
 
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.held import Held, can_be_hole
-from dask_rewrite.graph.kinds import FUTURE, KINDS, RAW, REF
 from dask_rewrite.graph.labels import functions_of
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, func_of, make_task
-from dask_rewrite.graph.templates import inputs_of_call, shape_of_call, template_of_call
+from dask_rewrite.graph.templates import calls_alike, inputs_of_call, template_of_call
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.hoist.constants import Carried, promising
 from dask_rewrite.passes.hoist.size_bounds import suspects
@@ -209,33 +208,23 @@ def _uses(
     common = heavy | shared
     own = (carried.objects.keys() | carried.light) - common
     found: dict[Any, _Use] = {}
-    for task in tasks:
-        at = id(task.func)
-        alone = _is_flat(task) and common.isdisjoint(map(id, task.args))  # nothing but the function
-        if not alone:
-            shape, inputs = shape_of_call(task, common, own)
-            alone = common.isdisjoint(shape[2:])
-        if at not in heavy if alone else heavy.isdisjoint(shape):
+    for calls in calls_alike(tasks, common, own):
+        task, shape = calls.tasks[0], calls.shape
+        alone = common.isdisjoint(shape[2:])  # nothing but the function
+        if not context.may_move(task.func) or heavy.isdisjoint(shape[1:2] if alone else shape):
             continue
-        if not context.may_move(task.func):
-            continue
-        what = at if alone else tuple(shape)
-        use = found.get(what)
+        use = found.get(shape[1] if alone else tuple(shape))
         if use is None:
             function = task.func if alone else template_of_call(task, common, own).__call__
             outline = "" if alone else "".join("-" if each is None else "=" for each in shape)
-            use = found[what] = _Use(function, outline=outline)
-        use.tasks.append(task)
-        use.arguments.append((task.args, task.kwargs) if alone else (inputs_of_call(inputs), NO_KWARGS))
+            use = found[shape[1] if alone else tuple(shape)] = _Use(function, outline=outline)
+        use.tasks += calls.tasks
+        if alone:
+            use.arguments += [(task.args, task.kwargs) for task in calls.tasks]
+        else:
+            inputs = zip(*calls.inputs) if calls.inputs else repeat((), len(calls.tasks))
+            use.arguments += [(inputs_of_call(row), NO_KWARGS) for row in inputs]
     return list(found.values())
-
-
-_LEAVES = frozenset((RAW, REF, FUTURE))
-
-
-def _is_flat(task: Task) -> bool:
-    """Nothing is nested in it."""
-    return not task.kwargs and _LEAVES.issuperset(map(KINDS.__getitem__, map(type, task.args)))
 
 
 def _call(function: Any) -> Task:
