@@ -43,6 +43,11 @@ def gathered() -> da.Array:
     return drawn() * 2
 
 
+def mirrored() -> da.Array:
+    x = drawn()
+    return x + x[::-1]
+
+
 class Counted:
     """How often something was called."""
 
@@ -70,12 +75,14 @@ def sent(limit: int | None, *collections: Any, threads: int = 2) -> dict[Any, An
         (anomaly, 8, 2, 2, False),  # one at a time holds as much: the blocks are read again
         (opaque, 8, 1, 5, True),  # nothing is to be read again: that is no other plan
         (gathered, 12, 1, 1, True),  # every plan holds what is asked for
+        (mirrored, 24.3, 1, 1, True),  # and a block or two beside it
+        (mirrored, 25, 1, 5, True),
     ],
-    ids=["fits", "read again", "cannot be read again", "asked for"],
+    ids=["fits", "read again", "cannot be read again", "asked for", "no room beside it", "room beside it"],
 )
 def test_plans_that_cannot_help_are_not_simulated(
     program: Callable[[], da.Array],
-    blocks: int,
+    blocks: float,
     simulated: int,
     reread_runs: int,
     warns: bool,
@@ -84,7 +91,7 @@ def test_plans_that_cannot_help_are_not_simulated(
 ) -> None:
     sizes = Counted(monkeypatch, graphs, "sized")
     passes = Counted(monkeypatch, reread.Reread, "run")
-    sent(blocks * BLOCK, program())
+    sent(int(blocks * BLOCK), program())
     assert (sizes.calls, passes.calls) == (simulated, reread_runs)
     assert bool(recwarn) is warns
 

@@ -94,7 +94,7 @@ def chosen(
         done = look(partial(search.look_at, plan, str(number)), steps)
         hopeless = done and not search.fits and not _has_batches(plan)
         rest += [(way, steps) for way in search.later]
-        if search.fits or search.asked > (options.memory_limit or 0):
+        if search.fits or search.is_full:
             break
     if not search.fits:
         any(look(way, steps) for way, steps in rest)
@@ -198,6 +198,13 @@ class _Search:
     def fits(self) -> bool:
         """A plan was found that holds no more than the limit."""
         return self.best is not None and self._least() <= self._limit
+
+    @property
+    def is_full(self) -> bool:
+        """What is asked for leaves no room, and no plan can hold so much less as to be taken."""
+        if self.asked > self._limit:
+            return True
+        return self.asked > _WAITED_FOR * self._limit and self.asked >= _LESS * self._least()
 
     def found(self) -> _Best:
         """The best plan, under names that no other plan has."""
