@@ -178,7 +178,7 @@ def test_a_cheaper_plan_that_fits_is_taken() -> None:
     assert graph is not None
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": 6 * BLOCK}):
         chosen(raw, graph, keys, rewrite, Options.current())
-    assert asked == [True] * 5
+    assert asked == [True] * 4
 
 
 class Counted(list[int]):
