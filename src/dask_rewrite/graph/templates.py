@@ -202,10 +202,10 @@ def calls_alike(tasks: Sequence[Task], common: Set[int], own: Set[int]) -> Itera
 
 def _differs(nodes: Sequence[Any], common: Set[int], own: Set[int], calls: Calls) -> Sequence[Any] | None:
     """Where the templates of nodes that stand in one place differ, what tells them apart; or None."""
-    kinds = set(map(type, nodes))
-    if len(kinds) > 1:
-        return list(map(type, nodes))
-    (kind,) = kinds
+    kinds = list(map(type, nodes))
+    if len(set(kinds)) > 1:
+        return kinds
+    kind = kinds[0]
     nested = KINDS[kind] == ITEMS
     if not nested and kind is not Task:
         return _leaves([node.value for node in nodes] if kind is DataNode else nodes, nodes, common, calls)

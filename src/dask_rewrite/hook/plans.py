@@ -79,12 +79,11 @@ def chosen(
     search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
     hopeless = False  # one task alone needs more
     rest: list[tuple[Callable[[], bool], Trace | None]] = []
-    first = None if trace is None else replace(trace, steps=trace.steps[:], remarks=trace.remarks.copy())
 
     def look(at: Callable[[], bool], steps: Trace | None) -> bool:
         before = search.best
         done = at()
-        if search.best is not before and trace is not None and (steps := steps or first) is not None:
+        if search.best is not before and trace is not None and steps is not None:
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
         return done
 
@@ -115,7 +114,7 @@ def _plans(
 
     Each comes with what is done for it, and whether single tasks may need less in it.
     """
-    yield lambda: graph, None, True
+    yield lambda: graph, None if trace is None else replace(trace), True
     if rewrite is None:
         return
     before, others = options, []
@@ -130,9 +129,9 @@ def _plans(
         return replace(options, reread=True, options={**options.options, Reread.name: {**named, **given}})
 
     finer = {"min_bytes": least, "min_blocks": 1}
-    others += [(again(**finer, parts=max(1, parts)), True) for parts in _PARTS]
+    others += [(again(**finer, parts=parts), True) for parts in _PARTS]
     others += [(again(**finer, costly=True), False)]
-    others += [(again(**finer, parts=max(1, _PARTS[-1]), loads=max(1, _LOADS)), True)]
+    others += [(again(**finer, parts=_PARTS[-1], loads=max(1, _LOADS)), True)]
     first = [] if trace is None else list(takewhile(lambda step: step.name != Reread.name, trace.steps))
     for other, smaller in others:
         steps = None if trace is None else Trace(first[:], nbytes=trace.nbytes)

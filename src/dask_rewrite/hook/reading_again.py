@@ -93,7 +93,7 @@ def with_copies(plan: Ordered, found: Evicted) -> Ordered:
 
 
 def _repeatable(graph: Graph, sized: Sized, options: Options, least: int, costly: bool) -> frozenset[int]:
-    """The tasks that may be done again, of those that wait for nothing, and views of these."""
+    """The tasks that may be done again: what weighs enough to be let go of, and views."""
     context = Context(options=options)
     try:
         found = Repeatable(Site(graph, context), 0, costly).found

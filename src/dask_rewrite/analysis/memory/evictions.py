@@ -96,15 +96,20 @@ class _Run:
         self._blocks: set[int] = set()  # what is let go of
         self._parts: dict[int, int] = {}  # views that are made anew of each copy, and what they are views of
         self._find(order, again - work.kept - work.given)
+        #: of what can be done again what each task needs, views standing for what they are of
+        self._needed = [
+            sorted(self._blocks.intersection([self._parts.get(one, one) for one in inputs]))
+            for inputs in work.inputs
+        ]
         self._of: dict[int, tuple[int, int]] = {}  # for each of these what it is of now, and its number
         self._uses: dict[int, list[int]] = {task: [] for task in self._blocks}  # places, the next one last
         self._goes = [0] * (len(order) + 1)  # bytes that are let go of after each place, of all others
-        self._last = self._last_uses(order)
+        self._last = last_uses(work, order, self._blocks | self._parts.keys())
         for task, last in enumerate(self._last):
             if task not in self._blocks and last >= 0:
                 self._goes[last] += work.owned[task]
         for place in range(len(order) - 1, -1, -1):
-            for one in self._needed(order[place]):
+            for one in self._needed[order[place]]:
                 self._uses[one].append(place)
         self._views = [0] * len(work)  # views of each block that are there: it stays as long
         self._ends: dict[int, list[int]] = {}  # whose views go after a place
@@ -130,19 +135,10 @@ class _Run:
             elif len(of) == 1 and of[0] in blocks and task not in viewed and not work.owned[task]:
                 parts[task] = of[0]
 
-    def _last_uses(self, order: Sequence[int]) -> list[int]:
-        """As :func:`last_uses`; what is done again needs the same again."""
-        work, last = self._work, last_uses(self._work, order)
-        for task in reversed(order):
-            redone = task in self._blocks or task in self._parts
-            for one in work.inputs[task] if redone else work.views[task]:
-                last[one] = max(last[one], last[task])
-        return last
-
     def step(self, place: int, task: int) -> bool:
         """Make room for a task and do it; false if there is no room."""
         owned, there, found = self._work.owned, self._there, self.found
-        needed = self._needed(task)
+        needed = self._needed[task]
         if not all(one in there or self._redo(place, one) for one in needed):
             return False
         if not self._make_room(place, owned[task]):
@@ -167,21 +163,16 @@ class _Run:
             self._keep(task)
         return True
 
-    def _needed(self, task: int) -> list[int]:
-        """What a task needs of what can be done again, views standing for what they are of."""
-        inputs, parts = self._work.inputs[task], self._parts
-        return sorted(self._blocks.intersection([parts.get(one, one) for one in inputs]))
-
     def _redo(self, place: int, task: int) -> bool:
         """Do a block again, and before that all that it is made of and that is not there."""
         new = self._missing(task)
-        needed = Counter([one for each in new for one in self._needed(each)])  # by those to come
+        needed = Counter([one for each in new for one in self._needed[each]])  # by those to come
         for each in new:
             if not self._make_room(place, self._work.owned[each], needed.keys()):
                 return False
             self._there[each] = self._copy(each)
             self._held += self._work.owned[each]
-            for one in self._needed(each):
+            for one in self._needed[each]:
                 needed[one] -= 1
                 if not needed[one]:
                     del needed[one]
@@ -193,7 +184,7 @@ class _Run:
         missing: dict[int, None] = {}
         stack = [task]
         while stack:
-            more = [one for one in self._needed(stack[-1]) if one not in self._there and one not in missing]
+            more = [one for one in self._needed[stack[-1]] if one not in self._there and one not in missing]
             stack.extend(more)
             if not more:
                 missing[stack.pop()] = None
@@ -212,7 +203,7 @@ class _Run:
     def _copy(self, task: int) -> int:
         taken = self._taken(task)
         number = len(self._work) + len(self.found.copies)
-        self.reads += not self._needed(task)
+        self.reads += not self._needed[task]
         self.found.order.append(number)
         self.found.copies.append(task)
         if taken:

@@ -32,10 +32,8 @@ def is_store(call: Task) -> bool:
 def gives_nothing(node: Any) -> bool:
     """Whether a task is there for what it does: it waits, or stores and does not give back."""
     body = getattr(node.func, "__self__", None) if type(node) is Task else None
-    if type(body) is Task and is_store(body):
+    if type(body) is Task and is_in(body.func, STORES | _WAITING):
         node = opened(node)
-    elif type(body) is Task:
-        return is_in(body.func, _WAITING)
     if type(node) is not Task or not is_store(node):
         return type(node) is Task and is_in(node.func, _WAITING)
     return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False

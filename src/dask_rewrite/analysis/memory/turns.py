@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import accumulate
@@ -136,8 +136,11 @@ class Footprint:
         return found
 
 
-def last_uses(work: Work, order: Sequence[int]) -> list[int]:
-    """For each task the place of its last user, of what is a view of it, or beyond the end."""
+def last_uses(work: Work, order: Sequence[int], again: Set[int] = frozenset()) -> list[int]:
+    """For each task the place of its last user, of what is a view of it, or beyond the end.
+
+    What may be done again needs the same as long as it is used itself.
+    """
     end = len(order)
     last = [-1] * len(work)
     for task in work.kept:
@@ -145,8 +148,9 @@ def last_uses(work: Work, order: Sequence[int]) -> list[int]:
     for place in range(end - 1, -1, -1):
         task = order[place]
         last[task] = max(last[task], place)
+        until = last[task] if task in again else place
         for one in work.inputs[task]:
-            last[one] = max(last[one], place)
+            last[one] = max(last[one], until)
         for one in work.views[task]:
             last[one] = max(last[one], last[task])
     return last

@@ -213,11 +213,12 @@ def _uses(
         alone = common.isdisjoint(shape[2:])  # nothing but the function
         if not context.may_move(task.func) or heavy.isdisjoint(shape[1:2] if alone else shape):
             continue
-        use = found.get(shape[1] if alone else tuple(shape))
+        what = shape[1] if alone else tuple(shape)
+        use = found.get(what)
         if use is None:
             function = task.func if alone else template_of_call(task, common, own).__call__
             outline = "" if alone else "".join("-" if each is None else "=" for each in shape)
-            use = found[shape[1] if alone else tuple(shape)] = _Use(function, outline=outline)
+            use = found[what] = _Use(function, outline=outline)
         use.tasks += calls.tasks
         if alone:
             use.arguments += [(task.args, task.kwargs) for task in calls.tasks]
