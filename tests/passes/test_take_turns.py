@@ -16,6 +16,8 @@ from dask.graph_manipulation import chunks
 import dask_rewrite
 from dask_rewrite import scheduler
 from dask_rewrite.passes import take_turns, waiting
+from dask_rewrite.passes.take_turns import sharing
+from dask_rewrite.passes.take_turns.numbers import numbers_of
 from dask_rewrite.scheduler import as_if
 from helpers import assert_same, stock, switched_on
 
@@ -128,6 +130,27 @@ def test_what_no_order_helps() -> None:
     assert gates_of(slope(x), slope(x * 2))
 
 
+def test_only_blocks_that_stay_for_neighbours_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs that no order helps are not put into several, which takes its time."""
+    looks: list[Any] = []
+    monkeypatch.setattr(take_turns, "numbers_of", lambda site: looks.append(site) or numbers_of(site))
+    x = fields()
+    apart = {"rewrite.disable": ["siblings", "stream"]}
+    for made in (
+        [x - x.mean(axis=0)],  # until its mean is there, a block has to stay
+        [(x - x.mean(axis=0)) / x.std(axis=0)],
+        [x.mean(axis=2), x.max()],  # all that is left of a block is a little, and needs nothing else
+        [da.concatenate([x, x[::-1] * 2])],  # all that is made is asked for
+    ):
+        gates_of(*made)
+        gates_of(*made, **apart)
+        assert not looks
+    for made in ([slope(x)], [(x[1:] * x[:-1]).sum()]):
+        looks.clear()
+        gates_of(*made)
+        assert len(looks) == 1
+
+
 def test_how_much_less_it_has_to_be() -> None:
     for gain, some in ((100, True), (5000, False)):
         options = {"take-turns": {"min-bytes": ALL // 8, "gain": gain}}
@@ -189,7 +212,7 @@ def test_the_same_program_has_the_same_names() -> None:
 @pytest.mark.parametrize("part", [1, waiting.PART])
 def test_users_that_wait_for_much(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is taken for much, answers are those of dask."""
-    monkeypatch.setattr(take_turns, "_PART", part)
+    monkeypatch.setattr(sharing, "_PART", part)
     with stock(scheduler="sync"):
         expected = stencil(fields()).compute()
     assert bool(gates_of(stencil(fields()))) is (part == 1)

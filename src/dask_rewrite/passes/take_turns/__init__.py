@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from dask._task_spec import Task
-from dask.typing import Key
-from dask.utils import format_bytes, key_split
+from dask.utils import format_bytes
 
-from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.runs import needs_of, peak_of
 from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.graph.kinds import is_array
-from dask_rewrite.graph.names import layer_name
 from dask_rewrite.passes.base import Missed
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
 from dask_rewrite.passes.take_turns.numbers import numbers_of
-from dask_rewrite.passes.waiting import Waiting
+from dask_rewrite.passes.take_turns.sharing import may_take_turns
 from dask_rewrite.scheduler import Machine, on_event_loop
 
 #: Less is held: to plan it takes as long as to schedule some tasks.
@@ -33,8 +27,6 @@ MIN_BYTES = 2**24
 #: One part in so many of that is looked at where blocks wait for neighbours because of us: dask's graph, in
 #: which they do not, may hold far less.
 _OURS = 4
-#: A task that needs one part in so many of all that is made is not done soon after its first block is there.
-_PART = 4
 #: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
 _LOOSE = 1.25
 #: Room for so many times what tasks that run side by side need: some of them wait for others.
@@ -73,7 +65,7 @@ class TakeTurns:
             return graph  # which waits meanwhile
         site, remarks = Site(graph, context), context.remarks
         least = self.min_bytes // _OURS if context.coarsened else self.min_bytes
-        if not self._has_soon_used(site, least):
+        if not may_take_turns(site, least, self.gain * _LOOSE / 100):
             return graph
         sizes = numbers_of(site)
         way = self._way(sizes, context.machine, least)
@@ -88,32 +80,6 @@ class TakeTurns:
         said = f"{format_bytes(way.held)} would be held, and are {format_bytes(turns.limit)}; gates: {gates}"
         remarks.applied(self.name, None, said, gates)
         return made
-
-    def _has_soon_used(self, site: Site, least: int) -> bool:
-        """Whether there is much of one kind of which all users can be done soon after it."""
-        layers: defaultdict[Any, list[Key]] = defaultdict(list)
-        for key, users in site.context.users(site.graph).items():
-            if users > 1:
-                layers[layer_name(key)].append(key)
-        kinds: defaultdict[str, list[tuple[Key, int]]] = defaultdict(list)  # one block of each layer
-        for name, keys in layers.items():
-            key = keys[len(keys) // 2]
-            block = estimate(site.facts, key)
-            if block is not None and type(site.node(key)) is Task:
-                kinds[key_split(name)].append((key, block.nbytes * len(keys)))
-        much = [found for found in kinds.values() if sum([nbytes for _, nbytes in found]) >= least]
-        if not much:
-            return False
-        waiting = Waiting(site, _PART)
-        soon = ([nbytes for key, nbytes in found if self._is_soon_used(site, key, waiting)] for found in much)
-        return any(sum(sizes) >= least for sizes in soon)
-
-    def _is_soon_used(self, site: Site, key: Key, waiting: Waiting) -> bool:
-        """Whether a block is made, and no user of it has to wait for much else."""
-        node = site.node(key)
-        if any(is_array(site.node(dep)) for dep in getattr(node, "_dependencies", ())):
-            return False  # a part of what is in memory anyway
-        return not any(map(waiting.needs_much, site.consumers(key)))
 
     def _way(self, sizes: Sized, running: Machine, least: int) -> _Way | Missed:
         """An order that holds little, if others hold much more.
