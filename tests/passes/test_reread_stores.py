@@ -114,5 +114,5 @@ def test_stores_of_shared_functions_are_seen() -> None:
     hoisted = Hoist().run(graph, Context())
     assert len(hoisted.nodes) > len(stores)
     for nodes in (graph.nodes, hoisted.nodes):
-        assert Overwritten(nodes).is_taken_by(Task("z", np.negative, source))
-    assert not Overwritten({}).is_taken_by(Task("z", np.negative, source))
+        assert Overwritten(nodes).is_taken_by(Task("z", np.negative, source), nodes)
+    assert not Overwritten({}).is_taken_by(Task("z", np.negative, source), {})

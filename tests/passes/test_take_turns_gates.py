@@ -23,6 +23,7 @@ from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.hook.plans import chosen
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, _Gates, taking_turns
 from dask_rewrite.pipeline.run import rewrite_tasks
 from helpers import switched_on
@@ -165,19 +166,19 @@ def test_a_cheaper_plan_that_fits_is_taken() -> None:
     from dask_rewrite.config import Options
 
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": 8 * BLOCK}):
-        plan, run = chosen(raw, graph, keys, rewrite, Options.current())
+        plan, run = chosen(raw, graph, keys, rewrite, Context(options=Options.current()))
     assert plan is not graph
     assert run.least <= 8 * BLOCK
     assert not asked
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": ROWS * 4 * BLOCK}):
-        plan, _ = chosen(raw, graph, keys, rewrite, Options.current())
+        plan, _ = chosen(raw, graph, keys, rewrite, Context(options=Options.current()))
     assert plan is graph
     x = rows()
     raw, keys = raw_of(abs(x - x.mean()).max())  # which no order helps
     graph = rewrite_tasks(raw, keys)
     assert graph is not None
     with dask.config.set({"num_workers": 2, "rewrite.memory-limit": 6 * BLOCK}):
-        chosen(raw, graph, keys, rewrite, Options.current())
+        chosen(raw, graph, keys, rewrite, Context(options=Options.current()))
     assert asked == [True] * 4
 
 

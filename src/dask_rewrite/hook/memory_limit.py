@@ -78,10 +78,13 @@ def within_limit(
         return None
     try:
         from dask_rewrite.hook.plans import chosen
+        from dask_rewrite.passes.context import Context
         from dask_rewrite.pipeline.run import resumed
 
         again = None if start is None else partial(resumed, start)
-        graph, run = chosen(raw, graph, list(outputs), again, options, trace)
+        known = None if start is None else start.context
+        context = Context(options=options) if known is None else known.forked(options)
+        graph, run = chosen(raw, graph, list(outputs), again, context, trace)
         found = [_exceeding(run, options.memory_limit), _uncounted(run, options.memory_limit)]
     except Exception as error:
         if options.on_error == "raise":

@@ -24,6 +24,7 @@ from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
 from dask_rewrite.hook.reading_again import reading_again, with_copies
 from dask_rewrite.passes.coalesce import Coalesce
+from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
 from dask_rewrite.pipeline.final_names import with_names
@@ -52,7 +53,7 @@ def chosen(
     graph: Graph,
     outputs: list[Key],
     rewrite: Callable[..., Graph | None] | None,
-    options: Options,
+    context: Context,
     trace: Trace | None = None,
 ) -> tuple[Graph, Run]:
     """The first plan that fits, or else the one that holds least; and its simulated run.
@@ -71,12 +72,12 @@ def chosen(
         What is asked of it.
     rewrite : callable or None
         Makes another plan: takes ``options`` and ``trace``; None if it is none.
-    options : Options
-        The options, with a limit.
+    context : Context
+        What is known of the program; its options have a limit.
     trace : Trace, optional
         Becomes that of the plan that is taken.
     """
-    search = _Search(Original(raw), graph, outputs, options, rewrite is not None)
+    search = _Search(Original(raw), graph, outputs, context, rewrite is not None)
     hopeless = False  # one task alone needs more
     rest: list[tuple[Callable[[], bool], Trace | None]] = []
 
@@ -87,7 +88,7 @@ def chosen(
             trace.steps, trace.remarks, trace.seconds = steps.steps, steps.remarks, steps.seconds
         return done
 
-    for number, (make, steps, in_parts) in enumerate(_plans(graph, rewrite, options, trace)):
+    for number, (make, steps, in_parts) in enumerate(_plans(graph, rewrite, context.options, trace)):
         if (hopeless and not in_parts) or (plan := make()) is None:
             continue
         done = look(partial(search.look_at, plan, str(number)), steps)
@@ -156,13 +157,15 @@ class _Search:
     """The best of the plans that were looked at."""
 
     def __init__(
-        self, original: Original, graph: Graph, outputs: list[Key], options: Options, may_repeat: bool
+        self, original: Original, graph: Graph, outputs: list[Key], context: Context, may_repeat: bool
     ) -> None:
         self.best: _Best | None = None
         self.asked = 0  #: bytes of what is asked for, which every plan holds
         self._original, self._first, self._outputs = original, graph, outputs
-        self._options, self._limit = options, options.memory_limit or 0
-        self._may_repeat = may_repeat and any(each.name == Reread.name for each in select(options).passes)
+        self._context, self._limit = context, context.options.memory_limit or 0
+        self._may_repeat = may_repeat and any(
+            each.name == Reread.name for each in select(context.options).passes
+        )
         self._layout = machine().layout
         self.later: list[Callable[[], bool]] = []  #: ways to look at last of all: they do much again
 
@@ -185,7 +188,7 @@ class _Search:
         if not self._may_repeat or floor > limit or sizes.unknown:
             return False
         whole = sum(sizes.likely.seconds)
-        for way, found in enumerate(reading_again(ordered, limit, self._options)):
+        for way, found in enumerate(reading_again(ordered, limit, self._context)):
             look = partial(self._doing_again, ordered, found, f"{name} again {way}")
             if found.seconds(sizes.likely) > _MORE * whole:
                 self.later.append(look)

@@ -12,8 +12,6 @@ from dask.typing import Key
 from dask_rewrite.analysis.memory.evictions import Evicted, evictions
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.turns import depth_first
-from dask_rewrite.config import Options
-from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nodes import renamed
 from dask_rewrite.graph.substitute import with_values
@@ -30,7 +28,7 @@ _TIMES = 8
 _FILLED = (0.75, 0.95)
 
 
-def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Evicted]:
+def reading_again(plan: Ordered, limit: int, context: Context) -> Iterator[Evicted]:
     """The same tasks, of which some are done twice: what they read is let go of meanwhile.
 
     Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
@@ -44,8 +42,8 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Evict
         The plan, and an order in which it holds little.
     limit : int
         Bytes.
-    options : Options
-        The configuration.
+    context : Context
+        What is known of the program.
 
     Yields
     ------
@@ -54,7 +52,7 @@ def reading_again(plan: Ordered, limit: int, options: Options) -> Iterator[Evict
     """
     work, before = plan.sized.likely, frozenset[int]()
     for costly in (False, True):
-        again = _repeatable(plan.graph, plan.sized, options, limit // _SMALL, costly)
+        again = _repeatable(plan, context, limit // _SMALL, costly)
         if again == before:
             continue
         before = again
@@ -92,18 +90,18 @@ def with_copies(plan: Ordered, found: Evicted) -> Ordered:
     return Ordered(replace(graph, nodes=nodes, annotations=annotations), other, found.order)
 
 
-def _repeatable(graph: Graph, sized: Sized, options: Options, least: int, costly: bool) -> frozenset[int]:
+def _repeatable(plan: Ordered, context: Context, least: int, costly: bool) -> frozenset[int]:
     """The tasks that may be done again: what weighs enough to be let go of, and views."""
-    context = Context(options=options)
+    context = context.forked(context.options)
     try:
-        found = Repeatable(Site(graph, context), 0, costly).found
+        found = Repeatable(Site(plan.graph, context), 0, costly).found
     finally:
         context.close()
-    owned = sized.likely.owned
+    owned = plan.sized.likely.owned
     return frozenset(
         [
             task
-            for task, key in enumerate(sized.keys)
+            for task, key in enumerate(plan.sized.keys)
             if key in found and (owned[task] > least or not owned[task])
         ]
     )

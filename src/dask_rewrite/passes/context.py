@@ -59,6 +59,7 @@ class Context:
         self.values: Set[Key] = frozenset()  #: values that stood in the raw graph
         self._facts: Facts | None = None
         self._counted: dict[Callable[..., Any], tuple[object, Any]] = {}  # nodes, and what was counted
+        self._for_all_plans: dict[Callable[..., Any], Any] = {}
 
     def forked(self, options: Options) -> Context:
         """The same for another plan that goes on from here: neither sees what becomes of the other."""
@@ -66,7 +67,15 @@ class Context:
         other.declared, other.leftovers = self.declared, self.leftovers
         other.coarsened = self.coarsened
         other.values, other.regrouped = self.values, set(self.regrouped)
+        other._for_all_plans = self._for_all_plans
         return other
+
+    def for_all_plans(self, find: Callable[[Nodes], Found], graph: Graph) -> Found:
+        """What is found of a graph, and holds for all plans that are made of it, see `forked`."""
+        if find not in self._for_all_plans:
+            self._for_all_plans[find] = find(graph.nodes)
+        found: Found = self._for_all_plans[find]
+        return found
 
     def may_move(self, func: Any) -> bool:
         """Whether a task that calls this may be merged, see `dask_rewrite.graph.nodes.may_move`."""

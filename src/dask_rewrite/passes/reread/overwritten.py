@@ -39,8 +39,8 @@ class Overwritten:
     --------
     >>> from dask.array.core import load_store_chunk
     >>> x, y = np.ones(3), np.ones(3)
-    >>> found = Overwritten({"y": Task("y", load_store_chunk, TaskRef("x"), y, slice(3))})
-    >>> [found.is_taken_by(Task("z", np.negative, each)) for each in (x, y, y[1:])]
+    >>> nodes = {"y": Task("y", load_store_chunk, TaskRef("x"), y, slice(3))}
+    >>> [Overwritten(nodes).is_taken_by(Task("z", np.negative, each), nodes) for each in (x, y, y[1:])]
     [False, True, True]
     """
 
@@ -48,12 +48,15 @@ class Overwritten:
         self._nodes = nodes
         self._bodies, self._known = ByIdentity[bool](), ByIdentity[bool]()
 
-    def is_taken_by(self, task: Task) -> bool:
-        """Whether a task takes an array which may be stored into, as far as anybody knows."""
+    def is_taken_by(self, task: Task, nodes: Mapping[Key, GraphNode]) -> bool:
+        """Whether a task takes an array which may be stored into, as far as anybody knows.
+
+        What it refers to stands in ``nodes``, which may be another form of the graph.
+        """
         if not self._targets:
             return False
         given = [each for call in calls_of(task) for each in (*call.args, *call.kwargs.values())]
-        return any(self._known.of(each, self._may_be) for each in map(self._value, given))
+        return any(self._known.of(_value(each, nodes), self._may_be) for each in given)
 
     @cached_property
     def may_be_files(self) -> bool:
@@ -78,14 +81,15 @@ class Overwritten:
             task = Task(None, tuple, *task.args)  # only what it is given
         for call in calls_of(task):
             if is_store(call):
-                yield self._value(call.args[1]) if len(call.args) > 1 else None
+                yield _value(call.args[1], self._nodes) if len(call.args) > 1 else None
 
-    def _value(self, given: Any) -> Any:
-        """An argument, or what it refers to; None if nobody knows what that is."""
-        node = self._nodes.get(given.key) if isinstance(given, TaskRef) else given
-        if type(node) is DataNode:
-            return node.value
-        return () if given is None else node
+
+def _value(given: Any, nodes: Mapping[Key, GraphNode]) -> Any:
+    """An argument, or what it refers to; None if nobody knows what that is."""
+    node = nodes.get(given.key) if isinstance(given, TaskRef) else given
+    if type(node) is DataNode:
+        return node.value
+    return () if given is None else node
 
 
 def _is_array(value: Any) -> bool:

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-from dask._task_spec import DataNode, GraphNode, NestedContainer, Task
+from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
-from dask_rewrite.analysis.knowledge import known_call
-from dask_rewrite.analysis.knowledge.creation import CREATION
-from dask_rewrite.analysis.knowledge.elementwise import ELEMENTWISE
-from dask_rewrite.analysis.knowledge.file_readers import adds_axis, lasts, reads_file
-from dask_rewrite.analysis.knowledge.joining import JOINING
-from dask_rewrite.analysis.knowledge.movement import MOVEMENT
-from dask_rewrite.analysis.knowledge.random import DRAWING
-from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.analysis.memory.stores import gives_nothing
-from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import producers_first
-from dask_rewrite.graph.templates import calls_frame, frame_of
-from dask_rewrite.passes.movement.moves import GETTER_IDS
-from dask_rewrite.passes.reread.overwritten import Overwritten
-from dask_rewrite.passes.reread.steady import is_steady
+from dask_rewrite.passes.reread.repeats import Repeats
 from dask_rewrite.passes.site import Site
 
-_DRAWS = frozenset(map(id, DRAWING))
-#: Work that takes about as long as going through the block once.
-_CHEAP = frozenset([id(func) for table in (CREATION, ELEMENTWISE, MOVEMENT, JOINING) for func in table])
-_FORWARDERS = frozenset([id(dict), id(tuple), id(list)])
-#: Whoever draws from these changes them.
-_GENERATORS = (np.random.BitGenerator, np.random.Generator, np.random.RandomState)
 #: Blocks that are read for one block, and tasks that make it, at most.
 _MOST_READS, _MOST_STEPS = 8, 32
 #: What so many tasks use, such as a mean, is there for all of them anyway.
@@ -81,8 +62,7 @@ class Repeatable:
 
     def __init__(self, site: Site, min_bytes: int, costly: bool = False) -> None:
         self._site, self._min_bytes, self._costly = site, min_bytes, costly
-        self._bodies, self._steady = ByIdentity[bool](), ByIdentity[bool]()
-        self._overwritten = Overwritten(site.graph.nodes)
+        self._repeats = site.context.for_all_plans(Repeats, site.graph)
         self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
         self._users = site.context.users(site.graph)
         self._bytes: dict[Key, int] = {}
@@ -121,15 +101,13 @@ class Repeatable:
             if (found := self.found.get(dep)) is not None:
                 below.append(found)
             elif type(data := nodes.get(dep)) is DataNode:
-                if not self._steady.of(data.value, self._is_steady):
+                if not self._repeats.is_steady(data.value):
                     return None
             else:
                 if self._users[dep] < _MANY:
                     return None
                 shared.add(dep)
-        if (shared and not below) or not self._may_repeat(node) or not site.context.may_move(node.func):
-            return None
-        if self._overwritten.is_taken_by(node) or not self._finds_its_files(node):
+        if (shared and not below) or not self._repeats.may_repeat(node, nodes, self._costly):
             return None
         size = estimate(site.facts, key)
         own = 0 if size is None else size.nbytes
@@ -148,102 +126,6 @@ class Repeatable:
         if self._costly and held * _LARGER < nbytes:
             return None  # what is left of blocks once they are reduced is no block
         return Again(reads, frozenset(shared), nbytes, held, steps)
-
-    def _finds_its_files(self, node: Task) -> bool:
-        """Whoever reads files is given paths, and nothing that the first read has used up or moved on."""
-        if not any(reads_file(call.func, call.args, call.kwargs) for call in calls_of(node)):
-            return True
-        nodes = self._site.graph.nodes
-        given = [nodes.get(dep) for dep in node._dependencies]
-        if not all(type(each) is DataNode and lasts(each.value) for each in given):
-            return False
-        return not self._overwritten.may_be_files and all(map(lasts, _literals(node)))
-
-    def _may_repeat(self, node: Any) -> bool:
-        """Only known functions are called, which give the same when they are called again, and soon."""
-        stack = [node]
-        while stack:
-            here = stack.pop()
-            if isinstance(here, _GENERATORS):
-                return False
-            if isinstance(here, NestedContainer):
-                stack.extend(here.args)
-            elif type(here) is Task:
-                if calls_frame(here.func):
-                    frame = frame_of(here)
-                    if frame is None or not all(self._bodies.of(b, self._may_repeat) for b in frame.bodies):
-                        return False
-                    stack.extend(frame.inputs.values())
-                    continue
-                if not _may_call(here.func, here.args, here.kwargs, self._costly):
-                    return False
-                stack.extend(_given(here))
-            elif type(here) is DataNode:
-                stack.append(here.value)
-            elif isinstance(here, GraphNode) or not self._is_steady(here):
-                return False
-        return True
-
-    def _is_steady(self, value: Any) -> bool:
-        return is_steady(value, lambda: self._lists_stay)
-
-    @cached_property
-    def _lists_stay(self) -> bool:
-        """No function of which nothing is known is given a list, a dict or a set, which it could change."""
-        nodes = self._site.graph.nodes
-        for node in nodes.values():
-            if type(node) is Task and self._site.effects.unknown(node):
-                data = [each.value for dep in node._dependencies if type(each := nodes.get(dep)) is DataNode]
-                if not all(is_steady(each) for each in (*_literals(node), *data) if _may_hold_lists(each)):
-                    return False
-        return True
-
-
-def _may_hold_lists(value: Any) -> bool:
-    return type(value) in (list, set, dict, tuple)
-
-
-def _given(task: Task) -> Iterator[Any]:
-    """What a call is given, by what is bound to its function too; of a getter what it reads, no lock."""
-    func, bound = task.func, [*task.args, *task.kwargs.values()]
-    while type(func) is partial:
-        bound += [*func.args, *func.keywords.values()]
-        func = func.func
-    yield from task.args[:2] if id(func) in GETTER_IDS else bound
-
-
-def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costly: bool) -> bool:
-    inner = func
-    while type(inner) is partial:
-        inner = inner.func
-    if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
-        return True
-    if not costly and not _is_cheap(inner):
-        return False
-    found = known_call(func, args, kwargs)
-    return found is not None and found.pure
-
-
-def _is_cheap(func: Any) -> bool:
-    try:  # ``methodcaller`` objects are equal, and do not share an identity
-        return id(func) in _CHEAP or id(func) in _FORWARDERS or func in ELEMENTWISE or func in MOVEMENT
-    except TypeError:  # not hashable
-        return False
-
-
-def _literals(node: Any) -> Iterator[Any]:
-    """What stands in a task itself, and in the templates that it calls."""
-    stack = [node]
-    while stack:
-        here = stack.pop()
-        if type(here) is Task:
-            frame = frame_of(here)
-            stack.extend([*here.args, *here.kwargs.values()] if frame is None else frame.inputs.values())
-            stack.extend(() if frame is None else frame.bodies)
-        elif isinstance(here, NestedContainer):
-            stack.extend(here.args)
-        else:
-            yield here
 
 
 def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:
