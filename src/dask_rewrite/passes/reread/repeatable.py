@@ -111,7 +111,7 @@ class Repeatable:
             return None
         size = estimate(site.facts, key)
         own = 0 if size is None else size.nbytes
-        view = site.effect(key) == "view"
+        view = self._repeats.is_view(node)
         if not below:
             self._bytes[key] = own
             held = 0 if view and _is_in_memory(node, nodes) else own

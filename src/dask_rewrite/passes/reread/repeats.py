@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,6 +35,12 @@ _FORWARDERS = frozenset([id(dict), id(tuple), id(list)])
 _GENERATORS = (np.random.BitGenerator, np.random.Generator, np.random.RandomState)
 
 
+class Work(IntEnum):
+    """What it takes to do a task again; no more than to go through its block once is cheap."""
+
+    NEVER, COSTLY, CHEAP = range(3)
+
+
 class Repeats:
     """Which tasks of a program may be done again, in whichever of its plans they stand.
 
@@ -46,10 +53,10 @@ class Repeats:
     def __init__(self, nodes: Nodes) -> None:
         self._first = nodes
         self._overwritten = Overwritten(nodes)
-        self.effects = Effects()
+        self._effects = Effects()
         self._steady = ByIdentity[bool]()
-        self._bodies = ByIdentity[bool](), ByIdentity[bool]()
-        self._tasks = ByIdentity[bool](), ByIdentity[bool]()
+        self._bodies, self._tasks = ByIdentity[Work](), ByIdentity[Work]()
+        self._views = ByIdentity[bool]()
 
     def may_repeat(self, task: Task, nodes: Nodes, costly: bool) -> bool:
         """Whether a task may be done again, given the same.
@@ -63,16 +70,22 @@ class Repeats:
         costly : bool
             Also if that takes longer than to go through the block once.
         """
-        return self._tasks[costly].of(task, lambda task: self._look(task, nodes, costly))
+        work = self._tasks.of(task, lambda task: self._look(task, nodes))
+        return work >= (Work.COSTLY if costly else Work.CHEAP)
+
+    def is_view(self, task: Task) -> bool:
+        """Whether what a task gives may share memory with what it is given."""
+        return self._views.of(task, lambda task: self._effects.of(task) == "view")
 
     def is_steady(self, value: Any) -> bool:
         """Whether a function that is given a value twice is given the same."""
         return self._steady.of(value, self._is_steady)
 
-    def _look(self, task: Task, nodes: Nodes, costly: bool) -> bool:
-        if not self._is_known(task, costly) or not may_move(task.func):
-            return False
-        return not self._overwritten.is_taken_by(task, nodes) and self._finds_its_files(task, nodes)
+    def _look(self, task: Task, nodes: Nodes) -> Work:
+        work = self._work(task)
+        if not work or not may_move(task.func) or self._overwritten.is_taken_by(task, nodes):
+            return Work.NEVER
+        return work if self._finds_its_files(task, nodes) else Work.NEVER
 
     def _finds_its_files(self, node: Task, nodes: Nodes) -> bool:
         """Whoever reads files is given paths, and nothing that the first read has used up or moved on."""
@@ -83,31 +96,29 @@ class Repeats:
             return False
         return not self._overwritten.may_be_files and all(map(lasts, _literals(node)))
 
-    def _is_known(self, node: Any, costly: bool) -> bool:
-        """Only known functions are called, which give the same when they are called again, and soon."""
-        known, look = self._bodies[costly], partial(self._is_known, costly=costly)
-        stack = [node]
-        while stack:
+    def _work(self, node: Any) -> Work:
+        """Of known functions, which give the same when they are called again: the costliest of all calls."""
+        work, stack = Work.CHEAP, [node]
+        while work and stack:
             here = stack.pop()
             if isinstance(here, _GENERATORS):
-                return False
+                return Work.NEVER
             if isinstance(here, NestedContainer):
                 stack.extend(here.args)
             elif type(here) is Task:
-                if calls_frame(here.func):
-                    frame = frame_of(here)
-                    if frame is None or not all(known.of(body, look) for body in frame.bodies):
-                        return False
+                if not calls_frame(here.func):
+                    work = min(work, _work_of_call(here.func, here.args, here.kwargs))
+                    stack.extend(_given(here))
+                elif (frame := frame_of(here)) is None:
+                    return Work.NEVER
+                else:
+                    work = min([work, *[self._bodies.of(body, self._work) for body in frame.bodies]])
                     stack.extend(frame.inputs.values())
-                    continue
-                if not _may_call(here.func, here.args, here.kwargs, costly):
-                    return False
-                stack.extend(_given(here))
             elif type(here) is DataNode:
                 stack.append(here.value)
             elif isinstance(here, GraphNode) or not self._is_steady(here):
-                return False
-        return True
+                return Work.NEVER
+        return work
 
     def _is_steady(self, value: Any) -> bool:
         return is_steady(value, lambda: self._lists_stay)
@@ -117,7 +128,7 @@ class Repeats:
         """No function of which nothing is known is given a list, a dict or a set, which it could change."""
         nodes = self._first
         for node in nodes.values():
-            if type(node) is Task and self.effects.unknown(node):
+            if type(node) is Task and self._effects.unknown(node):
                 data = [each.value for dep in node._dependencies if type(each := nodes.get(dep)) is DataNode]
                 if not all(is_steady(each) for each in (*_literals(node), *data) if _may_hold_lists(each)):
                     return False
@@ -137,16 +148,16 @@ def _given(task: Task) -> Iterator[Any]:
     yield from task.args[:2] if id(func) in GETTER_IDS else bound
 
 
-def _may_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], costly: bool) -> bool:
+def _work_of_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Work:
     inner = func
     while type(inner) is partial:
         inner = inner.func
     if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
-        return True
-    if not costly and not _is_cheap(inner):
-        return False
+        return Work.CHEAP
     found = known_call(func, args, kwargs)
-    return found is not None and found.pure
+    if found is None or not found.pure:
+        return Work.NEVER
+    return Work.CHEAP if _is_cheap(inner) else Work.COSTLY
 
 
 def _is_cheap(func: Any) -> bool:
