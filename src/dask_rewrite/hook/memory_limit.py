@@ -82,9 +82,8 @@ def within_limit(
         from dask_rewrite.pipeline.run import resumed
 
         again = None if start is None else partial(resumed, start)
-        known = None if start is None else start.context
-        context = Context(options=options) if known is None else known.forked(options)
-        graph, run = chosen(raw, graph, list(outputs), again, context, trace)
+        known = Context() if start is None or start.context is None else start.context
+        graph, run = chosen(raw, graph, list(outputs), again, known.forked(options), trace)
         found = [_exceeding(run, options.memory_limit), _uncounted(run, options.memory_limit)]
     except Exception as error:
         if options.on_error == "raise":
