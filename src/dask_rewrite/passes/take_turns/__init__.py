@@ -24,9 +24,9 @@ from dask_rewrite.scheduler import Machine, on_event_loop
 
 #: Less is held: to plan it takes as long as to schedule some tasks.
 MIN_BYTES = 2**24
-#: One part in so many of that is looked at where blocks wait for neighbours because of us: dask's graph, in
+#: So much of that is looked at where blocks wait for neighbours because of us: dask's graph, in
 #: which they do not, may hold far less.
-_OURS = 4
+_OURS = 0.25
 #: What is held before tasks wait, over what is held once they need not wait any more: a gate lets many go on.
 _LOOSE = 1.25
 #: Room for so many times what tasks that run side by side need: some of them wait for others.
@@ -64,7 +64,7 @@ class TakeTurns:
         if on_event_loop():
             return graph  # which waits meanwhile
         site, remarks = Site(graph, context), context.remarks
-        least = self.min_bytes // _OURS if context.coarsened else self.min_bytes
+        least = int(self.min_bytes * _OURS) if context.coarsened else self.min_bytes
         if not may_take_turns(site, least, self.gain * _LOOSE / 100):
             return graph
         sizes = numbers_of(site)
