@@ -44,8 +44,8 @@ def may_take_turns(site: Site, least: int, more: float) -> bool:
     made = sum([sizes[name] * len(keys) for name, keys in layers.items()])
     if made < more * sum([_nbytes(site, key) for key in site.graph.outputs]):
         return False
-    waiting = Waiting(site, _PART)
-    held = ([nbytes for key, nbytes in found if _is_held(site, key, waiting)] for found in much)
+    blocks = _Blocks(site)
+    held = ([nbytes for key, nbytes in found if blocks.may_stay(key)] for found in much)
     return any(sum(sizes) >= least for sizes in held)
 
 
@@ -65,37 +65,43 @@ def _middle(keys: Sequence[Key]) -> Key:
     return keys[len(keys) // 2]
 
 
-def _is_held(site: Site, key: Key, waiting: Waiting) -> bool:
-    """Whether a block is made and may stay until its neighbours are there, though nobody waits for long."""
-    if any(is_array(site.node(dep)) for dep in getattr(site.node(key), "_dependencies", ())):
-        return False  # a part of what is in memory anyway
-    users = site.consumers(key)
-    if any(map(waiting.needs_much, users)) or all(_lets_go(site, user, key) for user in users):
-        return False
-    return not _has_last(site, users)
+class _Blocks:
+    """Which blocks may stay for others, though nobody waits for long."""
 
+    def __init__(self, site: Site) -> None:
+        self._site, self._nodes, self._waiting = site, site.graph.nodes, Waiting(site, _PART)
+        self._looks = len(self._nodes)  # as many tasks are looked at, all blocks taken together
 
-def _lets_go(site: Site, user: Key, block: Key) -> bool:
-    """Whether a task needs nothing but a block, and leaves little of it."""
-    node = site.graph.nodes[user]
-    if len(node._dependencies) > 1 or gives_view(node):
-        return False
-    return 0 < _nbytes(site, user) * _PARTIAL <= _nbytes(site, block)
+    def may_stay(self, key: Key) -> bool:
+        """Whether a block is made, and may be there until its neighbours are, depending on the order."""
+        if any(is_array(self._site.node(dep)) for dep in self._nodes[key]._dependencies):
+            return False  # a part of what is in memory anyway
+        users = self._site.consumers(key)
+        if any(map(self._waiting.needs_much, users)) or all(self._lets_go(user, key) for user in users):
+            return False
+        return not any(self._is_last(user, users) for user in reversed(users))
 
+    def _lets_go(self, user: Key, block: Key) -> bool:
+        """Whether a task needs nothing but a block, and leaves little of it."""
+        node = self._nodes[user]
+        if len(node._dependencies) > 1 or gives_view(node):
+            return False
+        return 0 < _nbytes(self._site, user) * _PARTIAL <= _nbytes(self._site, block)
 
-def _has_last(site: Site, users: Sequence[Key]) -> bool:
-    """Whether one user waits for all others, as in ``x - x.mean(axis=0)``: until then a block has to stay."""
-    nodes = site.graph.nodes
-    for last in reversed(users):
+    def _is_last(self, last: Key, users: Sequence[Key]) -> bool:
+        """Whether a user waits for all others, as in ``x - x.mean(axis=0)``, for which a block has to stay."""
+        self._looks -= len(users)
+        if self._looks < 0:
+            return False
         others, seen, stack = {*users} - {last}, {last}, [last]
-        while stack and others:
-            deps = [dep for dep in nodes[stack.pop()]._dependencies if dep in nodes and dep not in seen]
+        while stack and others and self._looks > 0:
+            self._looks -= 1
+            needs = self._nodes[stack.pop()]._dependencies
+            deps = [dep for dep in needs if dep in self._nodes and dep not in seen]
             seen.update(deps)
             others.difference_update(deps)
             stack += deps
-        if not others:
-            return True
-    return False
+        return not others
 
 
 def _nbytes(site: Site, key: Key) -> int:
