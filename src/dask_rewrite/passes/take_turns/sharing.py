@@ -89,7 +89,7 @@ class _Blocks:
         return 0 < _nbytes(self._site, user) * _PARTIAL <= _nbytes(self._site, block)
 
     def _is_last(self, last: Key, users: Sequence[Key]) -> bool:
-        """Whether a user waits for all others, as in ``x - x.mean(axis=0)``, for which a block has to stay."""
+        """Whether a user waits for all others, as in ``x - x.mean(axis=0)``, for whom a block stays."""
         self._looks -= len(users)
         if self._looks < 0:
             return False
