@@ -25,6 +25,12 @@ def estimate(facts: Facts, key: Key) -> Estimate | Fact | None:
     return believed(facts, key) or of_parts(facts, key)
 
 
+def likely_bytes(facts: Facts, key: Key) -> int:
+    """Bytes that a block probably has, 0 if nobody knows."""
+    size = estimate(facts, key)
+    return 0 if size is None else size.nbytes
+
+
 def of_parts(facts: Facts, key: Key) -> Estimate | None:
     """How large several arrays are together, None if it is one: declarations take them for one block."""
     parts = _parts(facts.value(key))

@@ -9,7 +9,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import estimate, likely_bytes
 from dask_rewrite.analysis.memory.stores import gives_nothing
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.reread.repeats import Repeats
@@ -109,9 +109,8 @@ class Repeatable:
                 shared.add(dep)
         if (shared and not below) or not self._repeats.may_repeat(node, nodes, self._costly):
             return None
-        size = estimate(site.facts, key)
-        own = 0 if size is None else size.nbytes
-        view = self._repeats.is_view(node)
+        own = likely_bytes(site.facts, key)
+        view = site.effect(key) == "view"
         if not below:
             self._bytes[key] = own
             held = 0 if view and _is_in_memory(node, nodes) else own

@@ -35,7 +35,7 @@ _FORWARDERS = frozenset([id(dict), id(tuple), id(list)])
 _GENERATORS = (np.random.BitGenerator, np.random.Generator, np.random.RandomState)
 
 
-class Work(IntEnum):
+class Effort(IntEnum):
     """What it takes to do a task again; no more than to go through its block once is cheap."""
 
     NEVER, COSTLY, CHEAP = range(3)
@@ -53,10 +53,8 @@ class Repeats:
     def __init__(self, nodes: Nodes) -> None:
         self._first = nodes
         self._overwritten = Overwritten(nodes)
-        self._effects = Effects()
         self._steady = ByIdentity[bool]()
-        self._bodies, self._tasks = ByIdentity[Work](), ByIdentity[Work]()
-        self._views = ByIdentity[bool]()
+        self._bodies, self._tasks = ByIdentity[Effort](), ByIdentity[Effort]()
 
     def may_repeat(self, task: Task, nodes: Nodes, costly: bool) -> bool:
         """Whether a task may be done again, given the same.
@@ -70,22 +68,18 @@ class Repeats:
         costly : bool
             Also if that takes longer than to go through the block once.
         """
-        work = self._tasks.of(task, lambda task: self._look(task, nodes))
-        return work >= (Work.COSTLY if costly else Work.CHEAP)
-
-    def is_view(self, task: Task) -> bool:
-        """Whether what a task gives may share memory with what it is given."""
-        return self._views.of(task, lambda task: self._effects.of(task) == "view")
+        effort = self._tasks.of(task, lambda task: self._look(task, nodes))
+        return effort >= (Effort.COSTLY if costly else Effort.CHEAP)
 
     def is_steady(self, value: Any) -> bool:
         """Whether a function that is given a value twice is given the same."""
         return self._steady.of(value, self._is_steady)
 
-    def _look(self, task: Task, nodes: Nodes) -> Work:
-        work = self._work(task)
-        if not work or not may_move(task.func) or self._overwritten.is_taken_by(task, nodes):
-            return Work.NEVER
-        return work if self._finds_its_files(task, nodes) else Work.NEVER
+    def _look(self, task: Task, nodes: Nodes) -> Effort:
+        effort = self._effort(task)
+        if not effort or not may_move(task.func) or self._overwritten.is_taken_by(task, nodes):
+            return Effort.NEVER
+        return effort if self._finds_its_files(task, nodes) else Effort.NEVER
 
     def _finds_its_files(self, node: Task, nodes: Nodes) -> bool:
         """Whoever reads files is given paths, and nothing that the first read has used up or moved on."""
@@ -96,29 +90,29 @@ class Repeats:
             return False
         return not self._overwritten.may_be_files and all(map(lasts, _literals(node)))
 
-    def _work(self, node: Any) -> Work:
+    def _effort(self, node: Any) -> Effort:
         """Of known functions, which give the same when they are called again: the costliest of all calls."""
-        work, stack = Work.CHEAP, [node]
-        while work and stack:
+        effort, stack = Effort.CHEAP, [node]
+        while effort and stack:
             here = stack.pop()
             if isinstance(here, _GENERATORS):
-                return Work.NEVER
+                return Effort.NEVER
             if isinstance(here, NestedContainer):
                 stack.extend(here.args)
             elif type(here) is Task:
                 if not calls_frame(here.func):
-                    work = min(work, _work_of_call(here.func, here.args, here.kwargs))
+                    effort = min(effort, _effort_of_call(here.func, here.args, here.kwargs))
                     stack.extend(_given(here))
                 elif (frame := frame_of(here)) is None:
-                    return Work.NEVER
+                    return Effort.NEVER
                 else:
-                    work = min([work, *[self._bodies.of(body, self._work) for body in frame.bodies]])
+                    effort = min([effort, *[self._bodies.of(body, self._effort) for body in frame.bodies]])
                     stack.extend(frame.inputs.values())
             elif type(here) is DataNode:
                 stack.append(here.value)
             elif isinstance(here, GraphNode) or not self._is_steady(here):
-                return Work.NEVER
-        return work
+                return Effort.NEVER
+        return effort
 
     def _is_steady(self, value: Any) -> bool:
         return is_steady(value, lambda: self._lists_stay)
@@ -126,9 +120,9 @@ class Repeats:
     @cached_property
     def _lists_stay(self) -> bool:
         """No function of which nothing is known is given a list, a dict or a set, which it could change."""
-        nodes = self._first
+        nodes, effects = self._first, Effects()
         for node in nodes.values():
-            if type(node) is Task and self._effects.unknown(node):
+            if type(node) is Task and effects.unknown(node):
                 data = [each.value for dep in node._dependencies if type(each := nodes.get(dep)) is DataNode]
                 if not all(is_steady(each) for each in (*_literals(node), *data) if _may_hold_lists(each)):
                     return False
@@ -148,16 +142,16 @@ def _given(task: Task) -> Iterator[Any]:
     yield from task.args[:2] if id(func) in GETTER_IDS else bound
 
 
-def _work_of_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Work:
+def _effort_of_call(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effort:
     inner = func
     while type(inner) is partial:
         inner = inner.func
     if id(inner) in GETTER_IDS or id(inner) in _DRAWS or adds_axis(inner) or reads_file(func, args, kwargs):
-        return Work.CHEAP
+        return Effort.CHEAP
     found = known_call(func, args, kwargs)
     if found is None or not found.pure:
-        return Work.NEVER
-    return Work.CHEAP if _is_cheap(inner) else Work.COSTLY
+        return Effort.NEVER
+    return Effort.CHEAP if _is_cheap(inner) else Effort.COSTLY
 
 
 def _is_cheap(func: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import estimate, likely_bytes
 from dask_rewrite.graph.nesting import Depths, survey
 from dask_rewrite.passes.demand.takes import PICK
 from dask_rewrite.passes.detach import copied, takes_slice
@@ -161,8 +161,7 @@ class Slices:
         """Whether slices are so large a part; no more of them are looked at than it takes."""
         taken = 0
         for user in filter(self._is_slice, self._site.consumers(block)):
-            size = estimate(self._site.facts, user)
-            taken += 0 if size is None else size.nbytes
+            taken += likely_bytes(self._site.facts, user)
             if taken * _PART >= whole:
                 return True
         return not whole

@@ -11,7 +11,7 @@ from dask._task_spec import DataNode, Task
 from dask.typing import Key
 from toolz import groupby
 
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import estimate, likely_bytes
 from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.graph.batches import one_of
 from dask_rewrite.graph.graph import Nodes, depths_of
@@ -257,9 +257,8 @@ class Together:
             return []
         if 1 + depth_of(node, depths) + max([depth_of(self.nodes[dep], depths) for dep in needed]) > _DEEP:
             return []
-        given, *taken = [estimate(site.facts, key) for key in (step, *needed)]
-        sizes = [0 if size is None else size.nbytes for size in taken]
-        return needed if given is not None and given.nbytes <= max(sizes) else []
+        given, largest = estimate(site.facts, step), max([likely_bytes(site.facts, key) for key in needed])
+        return needed if given is not None and given.nbytes <= largest else []
 
     def _fitting(self, key: Key, slices: Sequence[Key]) -> Sequence[Key]:
         """The slices that become part of a task that stays: if they are all of one block."""

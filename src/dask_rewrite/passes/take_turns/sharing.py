@@ -12,7 +12,7 @@ from dask.utils import key_split
 from toolz import groupby
 
 from dask_rewrite.analysis.effects import gives_view
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import likely_bytes
 from dask_rewrite.graph.kinds import is_array
 from dask_rewrite.graph.names import is_finalize, layer_name
 from dask_rewrite.passes.site import Site
@@ -40,9 +40,9 @@ def may_take_turns(site: Site, least: int, more: float) -> bool:
     much = [found for found in _shared(site, layers) if sum([nbytes for _, nbytes in found]) >= least]
     if not much:
         return False
-    sizes = {name: 0 if is_finalize(name) else _nbytes(site, _middle(keys)) for name, keys in layers.items()}
-    made = sum([sizes[name] * len(keys) for name, keys in layers.items()])
-    if made < more * sum([_nbytes(site, key) for key in site.graph.outputs]):
+    made = [keys for name, keys in layers.items() if not is_finalize(name)]
+    total = sum([likely_bytes(site.facts, _middle(keys)) * len(keys) for keys in made])
+    if total < more * sum([likely_bytes(site.facts, key) for key in site.graph.outputs]):
         return False
     blocks = _Blocks(site)
     held = ([nbytes for key, nbytes in found if blocks.may_stay(key)] for found in much)
@@ -54,8 +54,12 @@ def _shared(site: Site, layers: Mapping[Any, Sequence[Key]]) -> Iterable[list[tu
     users = site.context.users(site.graph)
     kinds: defaultdict[str, list[tuple[Key, int]]] = defaultdict(list)
     for name, keys in layers.items():
-        shared = [key for key in keys if users.get(key, 0) > 1]
-        if shared and type(site.node(key := _middle(shared))) is Task and (nbytes := _nbytes(site, key)):
+        shared = [key for key in keys if users[key] > 1]
+        if (
+            shared
+            and type(site.node(key := _middle(shared))) is Task
+            and (nbytes := likely_bytes(site.facts, key))
+        ):
             kinds[key_split(name)].append((key, nbytes * len(shared)))
     return kinds.values()
 
@@ -86,7 +90,8 @@ class _Blocks:
         node = self._nodes[user]
         if len(node._dependencies) > 1 or gives_view(node):
             return False
-        return 0 < _nbytes(self._site, user) * _PARTIAL <= _nbytes(self._site, block)
+        facts = self._site.facts
+        return 0 < likely_bytes(facts, user) * _PARTIAL <= likely_bytes(facts, block)
 
     def _is_last(self, last: Key, users: Sequence[Key]) -> bool:
         """Whether a user waits for all others, as in ``x - x.mean(axis=0)``, for whom a block stays."""
@@ -102,8 +107,3 @@ class _Blocks:
             others.difference_update(deps)
             stack += deps
         return not others
-
-
-def _nbytes(site: Site, key: Key) -> int:
-    block = estimate(site.facts, key)
-    return 0 if block is None else block.nbytes
