@@ -81,14 +81,14 @@ def test(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
-    """The tests on the oldest supported dask: half of the cases where a test has many."""
+    """The tests on the oldest supported dask: of each test half of the cases."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
     session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "1", "--share", "1/2", *session.posargs)
 
 
 @nox.session(python="3.11")
 def between(session: nox.Session) -> None:
-    """The tests that are closest to dask, on releases between; of many cases, each on one."""
+    """The tests that are closest to dask, on releases between; each case on one of them."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
     failed = []
     for i, version in enumerate(BETWEEN):
@@ -104,7 +104,7 @@ def between(session: nox.Session) -> None:
 
 @nox.session(python="3.13")
 def python313(session: nox.Session) -> None:
-    """The tests on Python 3.13: a third of the cases where a test has many, as dask is that of `test`."""
+    """The tests on Python 3.13: of each test a third of the cases, as dask is that of `test`."""
     install(session, "demo", "test")
     session.run(*PYTEST, *PARALLEL, *ELSEWHERE, "2", "--share", "0/3", *session.posargs)
 

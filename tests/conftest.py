@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,13 +48,10 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-#: A test with more cases than this has many: `--share` takes a part of them.
-MANY = 12
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--share", help="I/N: of tests with many cases, the Ith of N shares, drawn by their names"
+        "--share", help="I/N: of the cases of a test the Ith of N shares, drawn by their names; at least one"
     )
     parser.addoption("--verify", default="each", help="rewrite.verify, where a test says nothing of it")
 
@@ -63,14 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--share"):
         return
     share, shares = map(int, config.getoption("--share").split("/"))
-    cases = Counter(item.nodeid.partition("[")[0] for item in items)
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    for item in items:
-        few = cases[item.nodeid.partition("[")[0]] <= MANY
-        (kept if few or crc32(item.nodeid.encode()) % shares == share else left).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+    cases: dict[str, list[str]] = defaultdict(list)
+    for name in sorted([item.nodeid for item in items], key=lambda name: crc32(name.encode())):
+        cases[name.partition("[")[0]].append(name)
+    kept = {name for each in cases.values() for name in each[share % min(len(each), shares) :: shares]}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 SOURCE = Path(dask_rewrite.__file__).parents[1]

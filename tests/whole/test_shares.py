@@ -1,4 +1,4 @@
-"""The options of the tests themselves: shares of many cases, and how often graphs are verified."""
+"""The options of the tests themselves: shares of cases, and how often graphs are verified."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import dask
 import pytest
 
-from conftest import MANY, pytest_collection_modifyitems
+from conftest import pytest_collection_modifyitems
 
 pytestmark = pytest.mark.once
 
@@ -23,19 +23,20 @@ def kept(share: str | None, items: list[Any]) -> tuple[set[str], set[str]]:
     return {item.nodeid for item in items}, {item.nodeid for item in left}
 
 
-def test_every_case_of_many_is_in_one_share() -> None:
-    few = [SimpleNamespace(nodeid=f"a.py::test_few[{i}]") for i in range(MANY)]
-    many = [SimpleNamespace(nodeid=f"a.py::test_many[{i}-{k}]") for i in range(20) for k in range(3)]
-    everything = {item.nodeid for item in few + many}
-    assert kept(None, few + many) == (everything, set())
-    shares = [kept(f"{i}/3", few + many) for i in range(3)]
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 60])
+def test_every_case_is_in_a_share_and_every_test_in_all(count: int) -> None:
+    items = [SimpleNamespace(nodeid=f"a.py::test_{word}[{i}-{i % 3}]") for word in "ab" for i in range(count)]
+    everything = {item.nodeid for item in items}
+    assert kept(None, items) == (everything, set())
+    shares = [kept(f"{i}/3", items) for i in range(3)]
     assert all(runs | left == everything and not runs & left for runs, left in shares)
-    cases = [{name for name in runs if "many" in name} for runs, _ in shares]
-    assert sum(map(len, cases)) == len(set().union(*cases)) == len(many)
-    for each in cases:
-        assert len(each) > 10
-        assert {name[-2] for name in each} == {"0", "1", "2"}  # of each parameter all values
-    assert all(item.nodeid in runs for item in few for runs, _ in shares)
+    assert set().union(*[runs for runs, _ in shares]) == everything
+    for word in "ab":
+        cases = [{name for name in runs if f"test_{word}" in name} for runs, _ in shares]
+        assert all(len(each) in (max(1, count // 3), -(-count // 3)) for each in cases)
+        assert count < 3 or sum(map(len, cases)) == count
+        # of each parameter all values
+        assert count < 60 or all({name[-2] for name in each} == {"0", "1", "2"} for each in cases)
 
 
 def test_graphs_are_verified_at_each_pass_unless_asked_otherwise(request: pytest.FixtureRequest) -> None:
