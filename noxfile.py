@@ -33,6 +33,20 @@ CLOSE_TO_DASK = [
     *("-k", "not test_equivalent and not test_batches"),  # they take a minute each
 ]
 
+# Libraries on top of dask that bring their tests; of xarray's these.
+XARRAY = [
+    "dask",
+    "computation",
+    "duck_array_ops",
+    "groupby",
+    "rolling",
+    "interp",
+    "missing",
+    "weighted",
+    "datatree",
+]
+OTHERS = [*(f"xarray.tests.test_{name}" for name in XARRAY), "pint_xarray", "xgcm", "xhistogram", "xrspatial"]
+
 nox.needs_version = ">=2025.2"
 nox.options.envdir = ".venvs"
 nox.options.default_venv_backend = "virtualenv"
@@ -224,6 +238,13 @@ def suites(session: nox.Session) -> None:
     """dask's own array, bag and delayed tests, with the optimizer switched on."""
     install(session, "demo", "suites")
     session.run("python", "tests/dask_suites/run.py", *session.posargs)
+
+
+@nox.session
+def others(session: nox.Session) -> None:
+    """The tests that libraries on top of dask bring with them, with the optimizer switched on."""
+    install(session, "demo", "downstream", "suites", "others")
+    session.run("python", "tests/dask_suites/run.py", *(session.posargs or OTHERS))
 
 
 @nox.session(venv_backend="none")

@@ -1,4 +1,4 @@
-"""A pytest plugin that runs dask's own tests with the optimizer on, and writes down which fail.
+"""A pytest plugin that runs tests of dask, or of others, with the optimizer on, and writes down which fail.
 
 ``DASK_SUITES_ONLY``: a file of test ids, one on a line; all others are deselected.
 ``DASK_SUITES_STOCK``: when set, the optimizer stays off.
