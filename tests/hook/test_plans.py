@@ -14,7 +14,7 @@ import pytest
 import dask_rewrite
 from dask_rewrite.analysis.memory import graphs, original
 from dask_rewrite.graph.names import unmarked
-from dask_rewrite.passes import coalesce, reread
+from dask_rewrite.passes import coalesce, reread, sweep
 from helpers import switched_on
 
 #: Blocks of 160 kB.
@@ -164,3 +164,13 @@ def test_plans_without_batches_are_made_once(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.warns(dask_rewrite.RewriteWarning, match="would hold"):
         sent(100_000, made)
     assert (sizes.calls, settled.calls) == (2, 1)
+
+
+def test_the_same_tasks_go_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No files are read: to read them in fewer or more parts is the same plan, and it is not made again."""
+    x = da.random.default_rng(0).random((12 * 64, 12 * 64), chunks=64)
+    made = ((x - x.mean(axis=0)) / x.std(axis=1)[:, None]).max()
+    looked, went_on = Counted(monkeypatch, reread.Reread, "run"), Counted(monkeypatch, sweep.Sweep, "run")
+    with pytest.warns(dask_rewrite.RewriteWarning, match="would hold"):
+        sent(200_000, made)
+    assert (looked.calls, went_on.calls) == (5, 2)

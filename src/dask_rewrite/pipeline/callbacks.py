@@ -110,12 +110,34 @@ class Checkpoint(Callback):
     name: str
     graph: Graph | None = None
     context: Context | None = None
-    disabled: set[frozenset[str]] = field(default_factory=set)  # each in a plan where nothing was found
+    seen: list[tuple[frozenset[str], Graph]] = field(
+        default_factory=list
+    )  # what went on, without which passes
 
     def begins(self, name: str, graph: Graph, context: Context) -> None:
         if name == self.name:
             self.graph, self.context = graph, context.forked(context.options)
-            self.disabled.add(context.options.disable)
+            self.seen.append((context.options.disable, graph))
+
+    def is_new(self, graph: Graph, context: Context) -> bool:
+        """Whether no such graph went on with the same passes; it is remembered."""
+        disabled = context.options.disable
+        if any(disabled == without and _alike(graph, each) for without, each in self.seen):
+            return False
+        self.seen.append((disabled, graph))
+        return True
+
+
+def _alike(graph: Graph, other: Graph) -> bool:
+    """Tasks of the same names need the same tasks: what a name stands for is the same in both."""
+    nodes = other.nodes
+    return graph is other or (
+        graph.nodes.keys() == nodes.keys()
+        and all(
+            node is nodes[key] or node._dependencies == nodes[key]._dependencies
+            for key, node in graph.nodes.items()
+        )
+    )
 
 
 #: Callbacks that every rewrite of this process has, for as long as a block of :func:`watching` runs.

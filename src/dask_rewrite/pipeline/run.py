@@ -115,8 +115,7 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
     Returns
     -------
     Graph or None
-        None if it was never reached, or if the pass there finds nothing to do and the same passes followed
-        in another plan.
+        None if it was never reached, or if the same passes went on with the same tasks in another plan.
     """
     if checkpoint.graph is None or checkpoint.context is None:
         return None
@@ -126,10 +125,8 @@ def resumed(checkpoint: Checkpoint, *, options: Options, trace: Trace | None = N
     started = perf_counter()
     try:
         graph = Pipeline(passes[at : at + 1], callbacks).run(checkpoint.graph, context)
-        if graph is checkpoint.graph:
-            if options.disable in checkpoint.disabled:
-                return None
-            checkpoint.disabled.add(options.disable)
+        if not checkpoint.is_new(graph, context):
+            return None
         graph = _settled(graph, Pipeline(passes[at + 1 :], callbacks), context, trace)
     finally:
         context.close()

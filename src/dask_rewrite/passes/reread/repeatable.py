@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -58,12 +58,17 @@ class Repeatable:
         Smaller blocks are held.
     costly : bool
         Whether work may be done again that takes longer than to go through the block once.
+    among : collection of Key, optional
+        Look at these blocks alone: enough for those that nothing else is needed for.
     """
 
-    def __init__(self, site: Site, min_bytes: int, costly: bool = False) -> None:
+    def __init__(
+        self, site: Site, min_bytes: int, costly: bool = False, among: Collection[Key] | None = None
+    ) -> None:
         self._site, self._min_bytes, self._costly = site, min_bytes, costly
         self._repeats = site.context.for_all_plans(Repeats, site.graph)
-        self.order = list(producers_first(list(site.graph.nodes), site.graph.nodes))
+        keys = list(site.graph.nodes if among is None else among)
+        self.order = list(producers_first(keys, site.graph.nodes))
         self._users = site.context.users(site.graph)
         self._bytes: dict[Key, int] = {}
         self.found: dict[Key, Again] = {}
