@@ -102,7 +102,7 @@ def oldest(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def between(session: nox.Session) -> None:
-    """The tests that are closest to dask, on releases between; each case on one of them."""
+    """The tests that are closest to dask, on releases between: of each test a quarter of the cases."""
     install(session, "demo", "test", versions=".ci/oldest.txt")
     failed = []
     for i, version in enumerate(BETWEEN):

@@ -110,9 +110,8 @@ class Checkpoint(Callback):
     name: str
     graph: Graph | None = None
     context: Context | None = None
-    seen: list[tuple[frozenset[str], Graph]] = field(
-        default_factory=list
-    )  # what went on, without which passes
+    #: What went on to later passes, and which of these were disabled.
+    seen: list[tuple[frozenset[str], Graph]] = field(default_factory=list)
 
     def begins(self, name: str, graph: Graph, context: Context) -> None:
         if name == self.name:
@@ -129,14 +128,12 @@ class Checkpoint(Callback):
 
 
 def _alike(graph: Graph, other: Graph) -> bool:
-    """Tasks of the same names need the same tasks: what a name stands for is the same in both."""
-    nodes = other.nodes
-    return graph is other or (
-        graph.nodes.keys() == nodes.keys()
-        and all(
-            node is nodes[key] or node._dependencies == nodes[key]._dependencies
-            for key, node in graph.nodes.items()
-        )
+    """Tasks of the same names need the same tasks: what a pass makes of one graph is told by these."""
+    if graph is other:
+        return True
+    nodes, others = graph.nodes, other.nodes
+    return nodes.keys() == others.keys() and all(
+        node is others[key] or node._dependencies == others[key]._dependencies for key, node in nodes.items()
     )
 
 

@@ -61,6 +61,8 @@ def read_in_parts(graph: Graph, context: Context, min_bytes: int, parts: int, na
     graph = _without_copies(graph, context, token)
     site, takes = Site(graph, context), Takes(graph.nodes)
     started = sliced(graph, context, takes)
+    if not started:
+        return before
     again = Repeatable(site, min_bytes, among=started).found
     nodes: dict[Key, Any] = dict(graph.nodes)
     count = 0

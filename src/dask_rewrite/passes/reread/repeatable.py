@@ -59,7 +59,7 @@ class Repeatable:
     costly : bool
         Whether work may be done again that takes longer than to go through the block once.
     among : collection of Key, optional
-        Look at these blocks alone: enough for those that nothing else is needed for.
+        Only these blocks are looked at, and what is made of others is not found; by default all.
     """
 
     def __init__(
