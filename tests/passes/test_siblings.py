@@ -104,7 +104,9 @@ def test_slices_of_blocks_that_are_used_up_are_taken_in(part: int) -> None:
     assert len(kept) == (0 if part == 64 else ROWS)
 
 
-def test_slices_are_taken_in_by_outputs() -> None:
+@pytest.mark.parametrize("width", [3, 10_000])
+def test_slices_are_taken_in_by_outputs(width: int) -> None:
+    """Of blocks of any size: what all slices together leave of one is little."""
     nodes: dict[Any, Any] = {("z", i): Task(("z", i), np.add, TaskRef(("s", i)), i) for i in range(ROWS)}
     whole = (slice(None),)
     nodes.update(
@@ -113,9 +115,24 @@ def test_slices_are_taken_in_by_outputs() -> None:
             for i in range(ROWS)
         }
     )
-    nodes["x", 0] = source()
+    nodes["x", 0] = source((ROWS, width))
     after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))))
     assert len(after.nodes) == ROWS + 1
+
+
+def load(block_info: Any = None) -> Any:
+    """A block of a function that nobody knows."""
+    shape = block_info[None]["chunk-shape"]
+    return np.arange(np.prod(shape), dtype="f8").reshape(shape) + sum(block_info[None]["chunk-location"])
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+def test_parts_of_large_blocks_beside_something_small(rows: int) -> None:
+    """Blocks of 0.1 and 8.4 MB in 64 parts each, less a mean: no part is a task of its own."""
+    x = da.map_blocks(load, chunks=((rows,) * 4, (256,)), dtype=float, meta=np.empty((0, 0)))
+    y = abs(x.rechunk((rows // 64, 256)) - x.mean(axis=0))
+    assert len(tasks_of(y)) < 4 * 64 + 16 < len(stock_tasks_of(y)) / 2
+    assert_same_as_stock(y)
 
 
 def picked(others: int, part: int = 3) -> Graph:

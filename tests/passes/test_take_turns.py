@@ -141,6 +141,8 @@ def test_only_blocks_that_stay_for_neighbours_are_looked_at(monkeypatch: pytest.
         [(x - x.mean(axis=0)) / x.std(axis=0)],
         [x.mean(axis=2), x.max()],  # all that is left of a block is a little, and needs nothing else
         [da.concatenate([x, x[::-1] * 2])],  # all that is made is asked for
+        [x.rechunk((-1, 25, 50)).max(axis=1)],  # before anything goes, all blocks of a column are there
+        [x.rechunk((24, 50, 25)).map_blocks(np.sort).max(axis=0)],
     ):
         gates_of(*made)
         gates_of(*made, **apart)

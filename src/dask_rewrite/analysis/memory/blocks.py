@@ -77,6 +77,11 @@ class Results:
         What is known already; or from the key of a block of which nothing is known to what is taken for
         granted of it, or None.
 
+    Attributes
+    ----------
+    known : dict of Key to int or None
+        Bytes of results as far as they were asked for; who knows some of them may put them in.
+
     Examples
     --------
     >>> import operator
@@ -94,7 +99,7 @@ class Results:
 
         self._given, self._lookup = lookup, plain
         self._facts = known if isinstance(known, Facts) else _guessed(plain, known)
-        self._sizes: dict[Key, int | None] = {}
+        self.known: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 
     def of(self, key: Key) -> Result:
@@ -134,7 +139,7 @@ class Results:
 
     def _size(self, key: Key) -> int | None:
         """Bytes of a result: as known or declared, or as of what is passed on."""
-        sizes, path = self._sizes, []
+        sizes, path = self.known, []
         while key not in sizes:
             path.append(key)
             sizes[key] = None

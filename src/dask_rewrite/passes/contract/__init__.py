@@ -18,7 +18,7 @@ from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract.cost_model import make_plan, plan_alone, shown
 from dask_rewrite.passes.contract.gates import gate_points, private_blocks, read_again
 from dask_rewrite.passes.contract.groups import Group, group_trees, most_bytes
-from dask_rewrite.passes.contract.rewrite import Rewrite, Work
+from dask_rewrite.passes.contract.rewrite import Accumulation, Rewrite
 from dask_rewrite.passes.contract.terms import Term, open_term
 from dask_rewrite.passes.contract.trees import Tree, find_trees
 from dask_rewrite.passes.site import Site
@@ -96,12 +96,12 @@ class Contract:
         stop = frozenset(tree.root for group in groups for tree in group.trees)
         alone = sum(tree.alone for group in groups for tree in group.trees)
         shared = Counter(block for group in groups for block in group.blocks()) if len(groups) > 1 else {}
-        work: list[Work] = []
+        work: list[Accumulation] = []
         for group in groups:
             mine = alone if group.trees[0].alone else 0
             found = self._planned(group, site, users, stop, running, limit, mine)
             key = group.trees[0].root
-            if isinstance(found, Work) and not found.plan.look and _goes_its_own_way(group, shared):
+            if isinstance(found, Accumulation) and not found.plan.look and _goes_its_own_way(group, shared):
                 found = Missed("other sums take the same blocks in another order")
             if isinstance(found, Missed):
                 remarks.missed(self.name, key, found.reason)
@@ -129,7 +129,7 @@ class Contract:
         running: Machine,
         limit: int,
         alone: int,
-    ) -> Work | Missed:
+    ) -> Accumulation | Missed:
         reason = group.check(site, self.reassociate)
         if reason is not None:
             return Missed(reason)
@@ -146,7 +146,7 @@ class Contract:
                 return chains
             if chains.before < self.min_bytes or not group.take_loads(site, points):
                 return Missed("no block is needed by two of these sums")
-            return Work(group, chains, {}, private, {})
+            return Accumulation(group, chains, {}, private, {})
         if (before := sizes.before(running)) < self._least(sum(map(len, group.terms))):
             return Missed(f"{shown(before)} are not worth it")
         if may_load and sizes.done_at_once:
@@ -161,7 +161,7 @@ class Contract:
                 plan = other
             else:
                 again = {}
-        return plan if isinstance(plan, Missed) else Work(group, plan, points, private, again)
+        return plan if isinstance(plan, Missed) else Accumulation(group, plan, points, private, again)
 
 
 def _goes_its_own_way(group: Group, shared: Mapping[Key, int]) -> bool:
@@ -172,7 +172,7 @@ def _goes_its_own_way(group: Group, shared: Mapping[Key, int]) -> bool:
     return 2 * sum(shared[block] > 1 for block in blocks) >= len(blocks)
 
 
-def _applied(graph: Graph, work: list[Work], users: Mapping[Key, int], gated: bool) -> Graph:
+def _applied(graph: Graph, work: list[Accumulation], users: Mapping[Key, int], gated: bool) -> Graph:
     rewrite = Rewrite(graph, users)
     for each in work:
         each.apply(rewrite, gated)

@@ -27,7 +27,7 @@ Timed: TypeAlias = tuple[tuple[int, int], Task]
 
 
 @dataclass(slots=True)
-class Work:
+class Accumulation:
     """A contraction and how to accumulate it.
 
     Parameters

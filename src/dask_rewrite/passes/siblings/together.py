@@ -92,7 +92,7 @@ class Together:
             groups = {needs: group for needs, group in groups.items() if _matters(group)}
             largest = {needs: self._largest(needs) for needs in groups}
             self._join([self._siblings(group, needs, largest[needs]) for needs, group in groups.items()])
-            small = [group for needs, group in groups.items() if 0 <= largest[needs] <= _BLOCK]
+            small = [group for needs, group in groups.items() if largest[needs] >= 0]
             slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
             for key in levels[depth]:
                 if key not in self.gone and (self._instead or key in slices):

@@ -24,12 +24,14 @@ def numbers_of(site: Site) -> Sized:
     results = Results(site.node, beliefs_of(site.facts))
 
     def result_of(key: Key) -> Result:
-        # most tasks make a block of their own, whose size was asked for before
+        # the size of most blocks was asked for before, and most tasks make a block of their own
         node = site.node(key)
-        if type(node) is not DataNode and not gives_view(node) and room_shown(node, site.node) is None:
+        if type(node) is not DataNode and room_shown(node, site.node) is None:
             block = estimate(site.facts, key)
             if block is not None:
-                return Result(block.nbytes, block.nbytes)
+                if not gives_view(node):
+                    return Result(block.nbytes, block.nbytes)
+                results.known[key] = block.nbytes
         return Result(*results.sizes(key))
 
     graph = site.graph

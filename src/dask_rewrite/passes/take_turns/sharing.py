@@ -83,7 +83,9 @@ class _Blocks:
         users = self._site.consumers(key)
         if any(map(self._waiting.needs_much, users)) or all(self._lets_go(user, key) for user in users):
             return False
-        return not any(self._is_last(user, users) for user in reversed(users))
+        if any(self._is_last(user, users) for user in reversed(users)):
+            return False
+        return not self._wait_alike(key, users)
 
     def _lets_go(self, user: Key, block: Key) -> bool:
         """Whether a task needs nothing but a block, and leaves little of it."""
@@ -107,3 +109,34 @@ class _Blocks:
             others.difference_update(deps)
             stack += deps
         return not others
+
+    def _wait_alike(self, block: Key, users: Sequence[Key]) -> bool:
+        """Whether all that becomes of a block waits for the same others of its layer, as in a rechunk.
+
+        Then none can go before all of these are there.
+        """
+        layer, found = layer_name(block), set[frozenset[Key]]()
+        seen, stack = {*users}, [*users]
+        while stack and len(found) < 2 and self._looks > 0:
+            here = stack.pop()
+            self._looks -= 1
+            needs = [dep for dep in self._nodes[here]._dependencies if type(self._site.node(dep)) is Task]
+            if len(needs) > 1:
+                found.add(self._waits_for(here, layer))
+                continue
+            new = [user for user in self._site.consumers(here) if user not in seen]
+            seen.update(new)
+            stack += new
+        return self._looks > 0 and len(found) == 1 and len(found.pop()) > 1
+
+    def _waits_for(self, key: Key, layer: Any) -> frozenset[Key]:
+        """The blocks of a layer that a task waits for, the first ones on each way down."""
+        found: set[Key] = set()
+        seen, stack = {key}, [key]
+        while stack and self._looks > 0:
+            self._looks -= 1
+            deps = [dep for dep in self._nodes[stack.pop()]._dependencies if dep in self._nodes]
+            found.update([dep for dep in deps if layer_name(dep) == layer])
+            stack += [dep for dep in deps if dep not in seen and dep not in found]
+            seen.update(deps)
+        return frozenset(found)
