@@ -126,6 +126,25 @@ def load(block_info: Any = None) -> Any:
     return np.arange(np.prod(shape), dtype="f8").reshape(shape) + sum(block_info[None]["chunk-location"])
 
 
+@pytest.mark.parametrize("light", [True, False])
+def test_what_slices_of_a_large_block_leave_is_one_task_if_it_is_light(light: bool) -> None:
+    """Rows of 5.1 MB less something else, or sums of these."""
+
+    def work(i: int) -> Task:
+        less = Task(("y", i), np.subtract, TaskRef(("s", i)), TaskRef(("m", 0)))
+        return Task(("y", i), chunk.sum, less, axis=1, keepdims=True) if light else less
+
+    width = 10_000
+    nodes = by_rows(work).nodes
+    for i in range(ROWS):
+        index = (slice(i, i + 1), slice(None))
+        nodes["s", i] = Task(("s", i), chunk.getitem, TaskRef(("x", 0)), index)
+    nodes["x", 0] = source((ROWS, width))
+    nodes["m", 0] = Task(("m", 0), chunk.arange, 0, width, 1, width, np.dtype("f8"))
+    after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))), max_bytes=1_000_000)
+    assert len(after.nodes) == ROWS + 2 + (8 if light else ROWS)
+
+
 @pytest.mark.parametrize("rows", [64, 4096])
 def test_parts_of_large_blocks_beside_something_small(rows: int) -> None:
     """Blocks of 0.1 and 8.4 MB in 64 parts each, less a mean: no part is a task of its own."""

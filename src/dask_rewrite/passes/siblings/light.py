@@ -9,11 +9,14 @@ from dask._task_spec import DataNode, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.passes.siblings.slices import takes_part
 from dask_rewrite.passes.site import Site
 
-#: Tasks that go together, at least.
-FEWEST = 2
+#: Tasks that go together, at least, and where what they give is not light beside a block.
+FEWEST, LEAST = 2, 4
+#: Bytes of a block of which small results go together that are not light.
+_BLOCK = 4_194_304
 #: All results together are at most one part in so many of a block. Of tiny blocks batches are made.
 _LIGHT, TINY = 8, 65_536
 #: Bytes of results that may wait for one another at one level of the graph; above that, none weighs so many
@@ -64,7 +67,36 @@ def fitting(found: Sequence[Weighed], side_by_side: int) -> list[Group]:
     return [[(key, []) for key, _ in members] for members, _ in few]
 
 
-def for_as_long(found: Sequence[tuple[tuple[Key, list[Key]], int]], site: Site) -> Group:
+def small(group: Group, largest: int, limit: int, site: Site, nodes: Nodes) -> Group:
+    """Those of a group that are small; of a large block what takes slices, if all of that is light.
+
+    Parameters
+    ----------
+    group : Group
+        Tasks that need the same blocks.
+    largest : int
+        Bytes of the largest of these.
+    limit : int
+        Bytes of a small result.
+    site : Site
+        The graph as it was.
+    nodes : mapping
+        The nodes as they are by now.
+    """
+    others = [each for each in group if not takes_part(nodes[each[0]])]
+    if largest > _BLOCK:
+        others = [(key, slices) for key, slices in others if slices]
+    if len(others) < LEAST:
+        return []
+    sizes = [(each, estimate(site.facts, each[0])) for each in others]
+    few = [(each, size.nbytes) for each, size in sizes if size is not None and size.nbytes <= limit]
+    if largest > _BLOCK and not is_light(sum([nbytes for _, nbytes in few]), largest):
+        return []
+    found = _for_as_long(few, site)
+    return found if len(found) >= LEAST else []
+
+
+def _for_as_long(found: Sequence[tuple[tuple[Key, list[Key]], int]], site: Site) -> Group:
     """Small tasks with the bytes of what they give, of which none is held long after it was used.
 
     In a list, what the next task would use at once stays as long as what has to wait for other blocks: of

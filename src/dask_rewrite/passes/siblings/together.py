@@ -21,23 +21,22 @@ from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.siblings.light import (
     FEWEST,
+    LEAST,
     TINY,
     Group,
     Weighed,
     fitting,
-    for_as_long,
     is_light,
     light,
+    small,
 )
 from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
-#: Tasks that go together, at least, where what they give is not light beside a block.
-_LEAST = 4
 #: Tasks for each thread, at least: what one task does does not run side by side.
 _TASKS = 4
-#: Bytes of the blocks that are worked on, each, and of all results of one task, where these are not light.
-_BLOCK, _TOGETHER = 4_194_304, 1_048_576
+#: Bytes of all results of one task, where these are not light.
+_TOGETHER = 1_048_576
 #: Tasks that follow one another and become one, at most.
 _STEPS = 4
 #: Nesting of tasks that go together; blocks that they wait for.
@@ -174,16 +173,11 @@ class Together:
 
     def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
         """Those of a group that may go together: enough small ones, or those that are light."""
-        if len(group) < (FEWEST if largest > TINY else _LEAST) or largest < 0:
+        if len(group) < (FEWEST if largest > TINY else LEAST) or largest < 0:
             return [], None
         free = [each for each in group if self._is_free(each[0])]
-        if largest <= _BLOCK and len(free) >= _LEAST:
-            others = [each for each in free if not takes_part(self.nodes[each[0]])]
-            sizes = [(each, estimate(self._site.facts, each[0])) for each in others]
-            few = [(each, size.nbytes) for each, size in sizes if size is not None]
-            small = for_as_long([(each, size) for each, size in few if size <= self._limit], self._site)
-            if len(small) >= _LEAST:
-                return small, None
+        if few := small(free, largest, self._limit, self._site, self.nodes):
+            return few, None
         return [], light(free, needs, largest, self._site) if largest > TINY else None
 
     def _join(self, found: Sequence[tuple[Group, Weighed | None]]) -> None:
@@ -209,13 +203,13 @@ class Together:
 
     def _parts(self, group: Group, most: int) -> Iterator[Group]:
         """A group in parts of about the same length."""
-        if most < _LEAST or not self._site.context.remarks.allow("siblings", group[0][0]):
+        if most < LEAST or not self._site.context.remarks.allow("siblings", group[0][0]):
             return
         sizes = [estimate(self._site.facts, key) for key, _ in group]
         total = sum([size.nbytes for size in sizes if size is not None])
         fits = _TOGETHER * len(group) // max(1, total)
         count = ceil(len(group) / max(1, min(most, fits)))
-        if len(group) >= _LEAST * count:
+        if len(group) >= LEAST * count:
             group = self._with_steps(group)
             for i in range(count):
                 if part := group[i * len(group) // count : (i + 1) * len(group) // count]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dask._task_spec import DataNode
 from dask.typing import Key
 
@@ -10,6 +12,7 @@ from dask_rewrite.analysis.estimates import beliefs_of, estimate
 from dask_rewrite.analysis.memory.blocks import Result, Results
 from dask_rewrite.analysis.memory.graphs import Sized, order_of_numbers, sized
 from dask_rewrite.graph.places import room_shown
+from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
 
 
@@ -25,12 +28,17 @@ def numbers_of(site: Site) -> Sized:
 
     def result_of(key: Key) -> Result:
         # the size of most blocks was asked for before, and most tasks make a block of their own
-        node = site.node(key)
+        node: Any = site.node(key)
         if type(node) is not DataNode and room_shown(node, site.node) is None:
-            block = estimate(site.facts, key)
+            view = gives_view(node)
+            block = (
+                None
+                if view and id(getattr(node, "func", None)) not in GETITEMS
+                else estimate(site.facts, key)
+            )
+            if block is not None and not view:
+                return Result(block.nbytes, block.nbytes)
             if block is not None:
-                if not gives_view(node):
-                    return Result(block.nbytes, block.nbytes)
                 results.known[key] = block.nbytes
         return Result(*results.sizes(key))
 
