@@ -126,6 +126,21 @@ def load(block_info: Any = None) -> Any:
     return np.arange(np.prod(shape), dtype="f8").reshape(shape) + sum(block_info[None]["chunk-location"])
 
 
+@pytest.mark.parametrize(("rows", "alone"), [(1, True), (30, False)])
+def test_a_large_block_does_not_travel_to_another(rows: int, alone: bool) -> None:
+    """Each row of 5.1 MB and a block of 0.1 or of 2.4 MB: rows are sent to the latter."""
+    width = 10_000
+    nodes: dict[Any, Any] = {}
+    for i in range(ROWS):
+        index = (slice(i, i + 1), slice(None))
+        nodes["s", i] = Task(("s", i), chunk.getitem, TaskRef(("x", 0)), index)
+        nodes["z", i] = Task(("z", i), np.add, TaskRef(("s", i)), TaskRef(("m", 0)))
+    nodes["x", 0] = source((ROWS, width))
+    nodes["m", 0] = Task(("m", 0), operator.getitem, source((rows, width)), slice(None))
+    after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))))
+    assert len(after.nodes) == ROWS + 2 + (0 if alone else ROWS)
+
+
 @pytest.mark.parametrize("light", [True, False])
 def test_what_slices_of_a_large_block_leave_is_one_task_if_it_is_light(light: bool) -> None:
     """Rows of 5.1 MB less something else, or sums of these."""

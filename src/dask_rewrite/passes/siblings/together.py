@@ -20,6 +20,7 @@ from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.siblings.light import (
+    BLOCK,
     FEWEST,
     LEAST,
     TINY,
@@ -35,10 +36,8 @@ from dask_rewrite.passes.site import Site
 
 #: Tasks for each thread, at least: what one task does does not run side by side.
 _TASKS = 4
-#: Bytes of all results of one task, where these are not light.
-_TOGETHER = 1_048_576
-#: Tasks that follow one another and become one, at most.
-_STEPS = 4
+#: Bytes of all results of one task, where these are not light; tasks that follow one another, as one.
+_TOGETHER, _STEPS = 1_048_576, 4
 #: Nesting of tasks that go together; blocks that they wait for.
 _DEEP, _MOST_INPUTS = 20, 8
 
@@ -91,8 +90,8 @@ class Together:
             groups = {needs: group for needs, group in groups.items() if _matters(group)}
             largest = {needs: self._largest(needs) for needs in groups}
             self._join([self._siblings(group, needs, largest[needs]) for needs, group in groups.items()])
-            small = [group for needs, group in groups.items() if largest[needs] >= 0]
-            slices = {key: parts for key, parts in chain.from_iterable(small) if parts}
+            alone = [group for needs, group in groups.items() if self._is_alone(needs, largest[needs])]
+            slices = {key: parts for key, parts in chain.from_iterable(alone) if parts}
             for key in levels[depth]:
                 if key not in self.gone and (self._instead or key in slices):
                     self.nodes[key] = self._filled(key, self._fitting(key, slices.get(key, ())))
@@ -170,6 +169,15 @@ class Together:
         """Bytes of the largest of all blocks that tasks need; -1 if nobody knows."""
         sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
         return max([-1 if size is None else size.nbytes for size in sizes], default=0)
+
+    def _is_alone(self, needs: frozenset[Key], largest: int) -> bool:
+        """Whether no block is large, or the others weigh little beside it, so that only they travel."""
+        if largest <= BLOCK:
+            return largest >= 0
+        total = sum(
+            [likely_bytes(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
+        )
+        return is_light(total - largest, largest)
 
     def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
         """Those of a group that may go together: enough small ones, or those that are light."""

@@ -31,15 +31,12 @@ def numbers_of(site: Site) -> Sized:
         node: Any = site.node(key)
         if type(node) is not DataNode and room_shown(node, site.node) is None:
             view = gives_view(node)
-            block = (
-                None
-                if view and id(getattr(node, "func", None)) not in GETITEMS
-                else estimate(site.facts, key)
-            )
-            if block is not None and not view:
-                return Result(block.nbytes, block.nbytes)
-            if block is not None:
-                results.known[key] = block.nbytes
+            if not view or id(getattr(node, "func", None)) in GETITEMS:
+                block = estimate(site.facts, key)
+                if block is not None and not view:
+                    return Result(block.nbytes, block.nbytes)
+                if block is not None:
+                    results.known[key] = block.nbytes
         return Result(*results.sizes(key))
 
     graph = site.graph
