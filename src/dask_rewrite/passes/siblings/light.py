@@ -13,8 +13,10 @@ from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.passes.siblings.slices import takes_part
 from dask_rewrite.passes.site import Site
 
-#: Tasks that go together, at least, and where what they give is not light beside a block.
-FEWEST, LEAST = 2, 4
+#: Tasks that go together, at least.
+FEWEST = 2
+#: The same where what they give is not light beside a block.
+LEAST = 4
 #: Bytes of a block of which small results go together that are not light; a larger one does not travel.
 BLOCK = 4_194_304
 #: All results together are at most one part in so many of a block. Of tiny blocks batches are made.
