@@ -120,55 +120,6 @@ def test_slices_are_taken_in_by_outputs(width: int) -> None:
     assert len(after.nodes) == ROWS + 1
 
 
-def load(block_info: Any = None) -> Any:
-    """A block of a function that nobody knows."""
-    shape = block_info[None]["chunk-shape"]
-    return np.arange(np.prod(shape), dtype="f8").reshape(shape) + sum(block_info[None]["chunk-location"])
-
-
-@pytest.mark.parametrize(("rows", "alone"), [(1, True), (30, False)])
-def test_a_large_block_does_not_travel_to_another(rows: int, alone: bool) -> None:
-    """Each row of 5.1 MB and a block of 0.1 or of 2.4 MB: rows are sent to the latter."""
-    width = 10_000
-    nodes: dict[Any, Any] = {}
-    for i in range(ROWS):
-        index = (slice(i, i + 1), slice(None))
-        nodes["s", i] = Task(("s", i), chunk.getitem, TaskRef(("x", 0)), index)
-        nodes["z", i] = Task(("z", i), np.add, TaskRef(("s", i)), TaskRef(("m", 0)))
-    nodes["x", 0] = source((ROWS, width))
-    nodes["m", 0] = Task(("m", 0), operator.getitem, source((rows, width)), slice(None))
-    after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))))
-    assert len(after.nodes) == ROWS + 2 + (0 if alone else ROWS)
-
-
-@pytest.mark.parametrize("light", [True, False])
-def test_what_slices_of_a_large_block_leave_is_one_task_if_it_is_light(light: bool) -> None:
-    """Rows of 5.1 MB less something else, or sums of these."""
-
-    def work(i: int) -> Task:
-        less = Task(("y", i), np.subtract, TaskRef(("s", i)), TaskRef(("m", 0)))
-        return Task(("y", i), chunk.sum, less, axis=1, keepdims=True) if light else less
-
-    width = 10_000
-    nodes = by_rows(work).nodes
-    for i in range(ROWS):
-        index = (slice(i, i + 1), slice(None))
-        nodes["s", i] = Task(("s", i), chunk.getitem, TaskRef(("x", 0)), index)
-    nodes["x", 0] = source((ROWS, width))
-    nodes["m", 0] = Task(("m", 0), chunk.arange, 0, width, 1, width, np.dtype("f8"))
-    after, _ = run(Graph(nodes, tuple(("z", i) for i in range(ROWS))), max_bytes=1_000_000)
-    assert len(after.nodes) == ROWS + 2 + (8 if light else ROWS)
-
-
-@pytest.mark.parametrize("rows", [64, 4096])
-def test_parts_of_large_blocks_beside_something_small(rows: int) -> None:
-    """Blocks of 0.1 and 8.4 MB in 64 parts each, less a mean: no part is a task of its own."""
-    x = da.map_blocks(load, chunks=((rows,) * 4, (256,)), dtype=float, meta=np.empty((0, 0)))
-    y = abs(x.rechunk((rows // 64, 256)) - x.mean(axis=0))
-    assert len(tasks_of(y)) < 4 * 64 + 16 < len(stock_tasks_of(y)) / 2
-    assert_same_as_stock(y)
-
-
 def picked(others: int, part: int = 3) -> Graph:
     """For each row, picked by its number, a sum with another block for every row from ``others`` on."""
     graph = by_rows(

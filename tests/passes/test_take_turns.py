@@ -53,6 +53,11 @@ def stencil(x: da.Array) -> da.Array:
     return y.max()
 
 
+def _plus(block: Any) -> Any:
+    """Nobody knows what this does."""
+    return block + 1
+
+
 def gates_of(*made: Any, **config: Any) -> int:
     with switched_on(**{**LOW, "scheduler": "threads", "num_workers": 2, **config}):
         graph = dict(dask.base.collections_to_expr(made).optimize().__dask_graph__())
@@ -152,6 +157,17 @@ def test_only_blocks_that_stay_for_neighbours_are_looked_at(monkeypatch: pytest.
         looks.clear()
         gates_of(*made)
         assert len(looks) == 1
+
+
+def test_an_array_of_a_layer_for_each_file() -> None:
+    """Blocks of one kind wait for those of other layers as well."""
+    cut = ((4,) * 2 * TIMES, (50,), (50,) * 2)
+    files = [
+        da.map_blocks(_load, Counter(), chunks=cut, dtype=float, name=f"open-{i:032x}") for i in range(4)
+    ]
+    x = da.concatenate(files, axis=1)
+    edges = {"depth": (0, 1, 1), "boundary": "none", "dtype": float, "meta": np.empty((0, 0, 0))}
+    assert gates_of(x.map_overlap(_plus, **edges).mean(axis=0))
 
 
 def test_how_much_less_it_has_to_be() -> None:

@@ -10,15 +10,13 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import estimate
 from dask_rewrite.graph.graph import Nodes
-from dask_rewrite.passes.siblings.slices import takes_part
+from dask_rewrite.passes.siblings.slices import LARGE, takes_part
 from dask_rewrite.passes.site import Site
 
 #: Tasks that go together, at least.
 FEWEST = 2
 #: The same where what they give is not light beside a block.
 LEAST = 4
-#: Bytes of a block of which small results go together that are not light; a larger one does not travel.
-BLOCK = 4_194_304
 #: All results together are at most one part in so many of a block. Of tiny blocks batches are made.
 _LIGHT, TINY = 8, 65_536
 #: Bytes of results that may wait for one another at one level of the graph; above that, none weighs so many
@@ -86,13 +84,13 @@ def small(group: Group, largest: int, limit: int, site: Site, nodes: Nodes) -> G
         The nodes as they are by now.
     """
     others = [each for each in group if not takes_part(nodes[each[0]])]
-    if largest > BLOCK:
+    if largest > LARGE:
         others = [(key, slices) for key, slices in others if slices]
     if len(others) < LEAST:
         return []
     sizes = [(each, estimate(site.facts, each[0])) for each in others]
     few = [(each, size.nbytes) for each, size in sizes if size is not None and size.nbytes <= limit]
-    if largest > BLOCK and not is_light(sum([nbytes for _, nbytes in few]), largest):
+    if largest > LARGE and not is_light(sum([nbytes for _, nbytes in few]), largest):
         return []
     found = _for_as_long(few, site)
     return found if len(found) >= LEAST else []

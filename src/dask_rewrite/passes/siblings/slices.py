@@ -19,6 +19,10 @@ from dask_rewrite.passes.site import Site
 
 #: All slices of a block together are at least one part in so many of it, or it is not held for them.
 _PART = 2
+#: All but one part in so many of a large block is taken: slices of half of it would let go of the rest.
+_ALL_BUT = 8
+#: Bytes of a block that is large.
+LARGE = 4_194_304
 #: Slices of blocks that fewer tasks use stay as they are.
 _USERS = 4
 
@@ -159,9 +163,10 @@ class Slices:
 
     def _taken_of(self, block: Key, whole: int) -> bool:
         """Whether slices are so large a part; no more of them are looked at than it takes."""
+        least = whole - whole // _ALL_BUT if whole > LARGE else whole // _PART
         taken = 0
         for user in filter(self._is_slice, self._site.consumers(block)):
             taken += likely_bytes(self._site.facts, user)
-            if taken * _PART >= whole:
+            if taken >= least:
                 return True
         return not whole

@@ -20,7 +20,6 @@ from dask_rewrite.graph.nesting import Depths, depth_of, survey
 from dask_rewrite.graph.nodes import cast_to, nameless, needs_of
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.siblings.light import (
-    BLOCK,
     FEWEST,
     LEAST,
     TINY,
@@ -31,7 +30,7 @@ from dask_rewrite.passes.siblings.light import (
     light,
     small,
 )
-from dask_rewrite.passes.siblings.slices import Slices, is_block, takes_part
+from dask_rewrite.passes.siblings.slices import LARGE, Slices, is_block, takes_part
 from dask_rewrite.passes.site import Site
 
 #: Tasks for each thread, at least: what one task does does not run side by side.
@@ -172,11 +171,10 @@ class Together:
 
     def _is_alone(self, needs: frozenset[Key], largest: int) -> bool:
         """Whether no block is large, or the others weigh little beside it, so that only they travel."""
-        if largest <= BLOCK:
+        if largest <= LARGE:
             return largest >= 0
-        total = sum(
-            [likely_bytes(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
-        )
+        sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
+        total = sum([largest if size is None else size.nbytes for size in sizes])
         return is_light(total - largest, largest)
 
     def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
@@ -184,9 +182,11 @@ class Together:
         if len(group) < (FEWEST if largest > TINY else LEAST) or largest < 0:
             return [], None
         free = [each for each in group if self._is_free(each[0])]
-        if few := small(free, largest, self._limit, self._site, self.nodes):
+        alone = self._is_alone(needs, largest)
+        few = small(free, largest, self._limit, self._site, self.nodes) if alone else []
+        if few and largest <= LARGE:
             return few, None
-        return [], light(free, needs, largest, self._site) if largest > TINY else None
+        return few, light(free, needs, largest, self._site) if largest > TINY else None
 
     def _join(self, found: Sequence[tuple[Group, Weighed | None]]) -> None:
         """Put the tasks of one level together."""

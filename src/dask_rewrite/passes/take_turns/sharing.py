@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dask._task_spec import Task
+from dask._task_spec import DataNode, Task
 from dask.typing import Key
 from dask.utils import key_split
 from toolz import groupby
@@ -53,15 +53,20 @@ def _shared(site: Site, layers: Mapping[Any, Sequence[Key]]) -> Iterable[list[tu
     """Blocks with several users by their kind: one of each layer, and the bytes of all of these."""
     users = site.context.users(site.graph)
     kinds: defaultdict[str, list[tuple[Key, int]]] = defaultdict(list)
-    for name, keys in layers.items():
+    for keys in layers.values():
         shared = [key for key in keys if users[key] > 1]
         if (
             shared
             and type(site.node(key := _middle(shared))) is Task
             and (nbytes := likely_bytes(site.facts, key))
         ):
-            kinds[key_split(name)].append((key, nbytes * len(shared)))
+            kinds[_kind(key)].append((key, nbytes * len(shared)))
     return kinds.values()
+
+
+def _kind(key: Key) -> str:
+    """What blocks of one kind have in common: an array of one name, perhaps of a layer for each file."""
+    return str(key_split(layer_name(key)))
 
 
 def _middle(keys: Sequence[Key]) -> Key:
@@ -111,32 +116,32 @@ class _Blocks:
         return not others
 
     def _wait_alike(self, block: Key, users: Sequence[Key]) -> bool:
-        """Whether all that becomes of a block waits for the same others of its layer, as in a rechunk.
+        """Whether all that becomes of a block waits for the same others of its kind, as in a rechunk.
 
         Then none can go before all of these are there.
         """
-        layer, found = layer_name(block), set[frozenset[Key]]()
+        kind, found = _kind(block), set[frozenset[Key]]()
         seen, stack = {*users}, [*users]
         while stack and len(found) < 2 and self._looks > 0:
             here = stack.pop()
             self._looks -= 1
-            needs = [dep for dep in self._nodes[here]._dependencies if type(self._site.node(dep)) is Task]
-            if len(needs) > 1:
-                found.add(self._waits_for(here, layer))
+            needs = self._nodes[here]._dependencies
+            if sum([type(self._site.node(dep)) is not DataNode for dep in needs]) > 1:
+                found.add(self._waits_for(here, kind))
                 continue
             new = [user for user in self._site.consumers(here) if user not in seen]
             seen.update(new)
             stack += new
         return self._looks > 0 and len(found) == 1 and len(found.pop()) > 1
 
-    def _waits_for(self, key: Key, layer: Any) -> frozenset[Key]:
-        """The blocks of a layer that a task waits for, the first ones on each way down."""
+    def _waits_for(self, key: Key, kind: str) -> frozenset[Key]:
+        """The blocks of a kind that a task waits for, the first ones on each way down."""
         found: set[Key] = set()
         seen, stack = {key}, [key]
         while stack and self._looks > 0:
             self._looks -= 1
             deps = [dep for dep in self._nodes[stack.pop()]._dependencies if dep in self._nodes]
-            found.update([dep for dep in deps if layer_name(dep) == layer])
+            found.update([dep for dep in deps if _kind(dep) == kind])
             stack += [dep for dep in deps if dep not in seen and dep not in found]
             seen.update(deps)
         return frozenset(found)
