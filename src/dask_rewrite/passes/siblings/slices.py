@@ -163,10 +163,9 @@ class Slices:
 
     def _taken_of(self, block: Key, whole: int) -> bool:
         """Whether slices are so large a part; no more of them are looked at than it takes."""
-        least = whole - whole // _ALL_BUT if whole > LARGE else whole // _PART
         taken = 0
         for user in filter(self._is_slice, self._site.consumers(block)):
             taken += likely_bytes(self._site.facts, user)
-            if taken >= least:
+            if (whole - taken) * _ALL_BUT <= whole if whole > LARGE else taken * _PART >= whole:
                 return True
         return not whole
