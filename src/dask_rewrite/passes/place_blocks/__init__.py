@@ -27,7 +27,13 @@ from dask_rewrite.graph.places import Index, all_placed, array_of, new_room, par
 from dask_rewrite.graph.program import Step, operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.place_blocks.gathered import Gathered, array_of_blocks, fits, gathers
+from dask_rewrite.passes.place_blocks.gathered import (
+    Gathered,
+    array_of_blocks,
+    fits,
+    gathers,
+    most_bytes,
+)
 from dask_rewrite.passes.site import Site
 
 #: Smaller results are gathered as dask does, and so are those of smaller blocks on the average.
@@ -84,18 +90,21 @@ class PlaceBlocks:
     def _gathered(self, task: Task, site: Site) -> list[Gathered] | None:
         """The arrays that a task puts together, if it is worth while to write blocks into them."""
         trees = [task.args[0]] if task.func is finalize else task.args[0].args
+        limit = site.context.options.memory_limit
+        if not self._is_worth(*most_bytes(trees, site), limit):
+            return None  # known before anything is proven of what the blocks come from
         found = []
         for tree in trees:
             one = array_of_blocks(tree, site)
             if one is None:
                 return None
             found.append(one)
-        if not self._is_worth(found, site.context.options.memory_limit):
+        nbytes, blocks = sum([each.empty.nbytes for each in found]), sum([len(each.blocks) for each in found])
+        if not self._is_worth(nbytes, blocks, limit):
             return None
         return found if all(fits(each, site) for each in found) else None
 
-    def _is_worth(self, found: Sequence[Gathered], limit: int | None) -> bool:
-        nbytes, blocks = sum([each.empty.nbytes for each in found]), sum([len(each.blocks) for each in found])
+    def _is_worth(self, nbytes: float, blocks: int, limit: int | None) -> bool:
         if limit is not None:
             return nbytes * _SMALL >= limit
         return nbytes >= max(self.min_bytes, self.min_block * blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, count, takewhile
-from math import prod
+from math import inf, prod
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -66,6 +66,15 @@ def _of_arrays(task: Task) -> bool:
         return False
     data = [each._data for each in func.__self__.variables.values() if hasattr(each._data, "dask")]
     return len(data) == len(task.args[0].args) and all(type(each) is da.Array for each in data)
+
+
+def most_bytes(trees: Sequence[Any], site: Site) -> tuple[float, int]:
+    """Bytes that the blocks of nested lists have at most, as far as it is said, and how many these are."""
+    declared, cells = site.context.declared, [block for tree in trees for _, block in _cells(tree)]
+    if declared is None:
+        return inf, len(cells)
+    said = [declared.belief(block.key) if type(block) is TaskRef else None for block in cells]
+    return sum([declared.most_bytes if fact is None else fact.nbytes for fact in said]), len(cells)
 
 
 def array_of_blocks(tree: Any, site: Site) -> Gathered | None:
