@@ -6,7 +6,7 @@ the functions that dask would have called; declared dtypes are good for estimate
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from math import inf, prod
@@ -116,6 +116,7 @@ class Declared:
         self._aliases = aliases
         self._arrays: dict[Any, _Array | None] = {}
         self._makers: dict[Any, Symbol] = {}
+        self._lists: dict[Key, Sequence[Key]] = {}
 
     def of(self, key: Key, node: GraphNode | None = None) -> Assumed | None:
         """The declaration of a block, where it may be relied on as far as dask does."""
@@ -125,10 +126,10 @@ class Declared:
         array, shape = found
         return Assumed(shape, array.symbol if type(key) is tuple else self._maker(array, node))
 
-    def belief(self, key: Key) -> Fact | None:
+    def belief(self, key: Key, trusted: bool = False) -> Fact | None:
         """What would be known of a block if all that is said of it were true: for estimates only."""
         found = self._find(key)
-        if found is None:
+        if found is None or (trusted and not found[0].trusted):
             return None
         array, shape = found
         fact = array.beliefs.get(shape)
@@ -183,6 +184,15 @@ class Declared:
     def tell(self, name: Any, chunks: tuple[tuple[int, ...], ...], symbol: Symbol) -> None:
         """The sizes of blocks that a rewrite makes, and what they are."""
         self._arrays[name] = _Array(chunks, symbol, (symbol, None), True, True, {}, ())
+
+    def tell_list(self, key: Key, parts: Sequence[Key]) -> None:
+        """A rewrite makes a list of blocks."""
+        self._lists[key] = parts
+
+    def belief_of_list(self, key: Key) -> list[Fact] | None:
+        """What is believed of the blocks of a list that a rewrite makes, None for anything else."""
+        found = list(map(self.belief, self._lists.get(key, ())))
+        return [fact for fact in found if fact is not None] if found and None not in found else None
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from dask.typing import Key
 
 from dask_rewrite.analysis.declared import Declared
-from dask_rewrite.analysis.fact_cache import intern
 from dask_rewrite.analysis.facts import Fact, Facts
 
 
@@ -33,7 +32,7 @@ def likely_bytes(facts: Facts, key: Key) -> int:
 
 def of_parts(facts: Facts, key: Key) -> Estimate | None:
     """How large several arrays are together, None if it is one: declarations take them for one block."""
-    parts = _parts(facts.value(key))
+    parts = _parts(beliefs_of(facts).value(key))
     if not parts or not all(type(part) is Fact for part in parts):
         return None
     return Estimate(sum([part.size for part in parts]), sum([part.nbytes for part in parts]))
@@ -53,13 +52,10 @@ def believed(facts: Facts, key: Key) -> Fact | None:
 
     A block that is declared is not looked into for its facts: for an estimate what is said is good enough.
     """
-    fact = facts.found(key)
-    if fact is None and facts.declared is not None:
-        fact = facts.declared.belief(key)
-    fact = fact or facts.of(key)
-    if fact is None and facts.declared is not None:
-        fact = beliefs_of(facts).of(key)
-    return fact
+    found = facts.found(key)
+    if type(found) is not Fact:
+        found = None if facts.declared is None else facts.declared.belief(key)
+    return found or beliefs_of(facts).of(key)
 
 
 def beliefs_of(facts: Facts) -> Facts:
@@ -67,12 +63,18 @@ def beliefs_of(facts: Facts) -> Facts:
     if facts.declared is None:
         return facts
     if facts.beliefs is None:
-        said = partial(_believed, facts, facts.declared)
-        facts.beliefs = Facts(facts.lookup, said, evaluator=facts.evaluator)
+        said, guess = partial(_said, facts, facts.declared), partial(_guess, facts.declared)
+        facts.beliefs = Facts(facts.lookup, guess, evaluator=facts.evaluator, said=said)
     facts.beliefs.lookup = facts.lookup
     return facts.beliefs
 
 
-def _believed(proven: Facts, declared: Declared, key: Key) -> Any:
-    found = proven.of(key) or declared.belief(key)
-    return None if found is None else intern(found)
+def _said(proven: Facts, declared: Declared, key: Key) -> Any:
+    """What is said of a block, unless it may be a dict of several that are said to be one."""
+    found = proven.found(key)
+    return declared.belief(key, trusted=True) if found is None else found
+
+
+def _guess(declared: Declared, key: Key) -> Any:
+    found = declared.belief(key)
+    return declared.belief_of_list(key) if found is None else found

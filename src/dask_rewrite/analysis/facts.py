@@ -30,6 +30,8 @@ class Facts:
     estimate : callable, optional
         From the key of a block of which nothing is known to what is taken for granted of it, or None. For
         estimates only: what follows is not proven.
+    said : callable, optional
+        The same, asked of each block before it is looked at what makes it.
     declared : Declared, optional
         What collections say of blocks.
     evaluator : Evaluator, optional
@@ -57,12 +59,13 @@ class Facts:
         estimate: Callable[[Key], Any] | None = None,
         declared: Declared | None = None,
         evaluator: Evaluator | None = None,
+        said: Callable[[Key], Any] | None = None,
     ) -> None:
         tidy()
         self.lookup = lookup
         self.declared = declared
         self.beliefs: Facts | None = None  #: see `dask_rewrite.analysis.estimates`
-        self._estimate = estimate
+        self._estimate, self._said = estimate, said
         self._owners: list[object] = []
         self._values: dict[Key, Any] = {}
         self.evaluator = Evaluator() if evaluator is None else evaluator
@@ -81,10 +84,10 @@ class Facts:
         for owner in self._owners:
             getattr(owner, "__dict__", {}).clear()
 
-    def found(self, key: Key) -> Fact | None:
-        """The fact of a block, if it was found already."""
+    def found(self, key: Key) -> Any:
+        """What is known of a key, if that was found already; else None."""
         value = self._values.get(key)
-        return value if type(value) is Fact else None
+        return None if value is UNKNOWN else value
 
     def of(self, key: Key) -> Fact | None:
         """The fact of a block, None if nothing is known."""
@@ -141,6 +144,8 @@ class Facts:
         if all(map(values.__contains__, parts)):
             found = [values[part] for part in parts]
             values[key] = UNKNOWN if any(value is UNKNOWN for value in found) else found
+        if self.declared is not None:
+            self.declared.tell_list(key, parts)
 
     def value(self, key: Key) -> Any:
         """What is known of a key: a fact, a list or dict of facts, data, or `UNKNOWN`."""
@@ -148,12 +153,15 @@ class Facts:
         if key in values:
             return values[key]
         lookup, known, evaluator = self.lookup, values.keys(), self.evaluator
-        functions = evaluator.functions
+        functions, said = evaluator.functions, self._said
         stack = [key]
         opened: set[Key] = set()
         while stack:
             here = stack.pop()
             if here in known:
+                continue
+            if said is not None and here not in opened and (told := said(here)) is not None:
+                values[here] = told
                 continue
             node: Any = lookup(here)
             is_task = type(node) is Task
