@@ -99,3 +99,23 @@ def test_a_gate_weighs_next_to_nothing_also_where_it_is_called_as_a_template() -
         "y": operation(body.__call__, (operation(dict, (), {"x0": TaskRef("x")}),)),
     }
     assert blocks.Results(nodes.get, lambda _: None).of("y").nbytes == SMALL
+
+
+class Sink:
+    """What takes blocks and keeps none."""
+
+    shape = (3840, 3840)
+
+    def __setitem__(self, index: Any, block: np.ndarray) -> None:
+        pass
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_what_stores_many_blocks_or_makes_them_first_gives_nothing(most: int | None) -> None:
+    x = da.map_blocks(lambda: np.ones((64, 64)), chunks=((64,) * 60,) * 2, dtype=float, meta=np.empty((0, 0)))
+    stored = da.store([x, x.map_blocks(lambda b: b + 1, dtype=float)], [Sink(), Sink()], compute=False)
+    options = {} if most is None else {"coalesce": {"max-unknown": most}}
+    with dask.config.set({"rewrite.options": options}):
+        found = dask_rewrite.forecast(stored, threads=2)
+    assert found.after.peak <= found.before.peak < 2**20
+    assert found.after.written == found.before.written == 2 * 3840 * 3840 * 8

@@ -157,3 +157,17 @@ def test_what_is_read_is_of_the_type_that_dask_gives_it(options: Any, index: Any
     assert [type(value) for value in found] == [type(value) for value in expected]
     for value, other in zip(found, expected):
         np.testing.assert_array_equal(value, other, strict=True)
+
+
+class Rows:
+    """An array-like that answers with lists."""
+
+    shape, dtype, ndim = (60, 44), np.dtype(float), 2
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.arange(60 * 44.0).reshape(60, 44)[index].tolist()
+
+
+def test_nothing_is_taken_in_a_read_only_where_dask_does_that() -> None:
+    x = da.from_array(Rows(), chunks=(16, 11))
+    assert_exact(x[:0].sum(axis=0), x[5:5, 3], x[:0], scheduler="sync")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import dask.bag as db
 import numpy as np
 import pytest
 
+from dask_rewrite import RewriteWarning
 from dask_rewrite.graph.batches import tasks_of
 from helpers import rewrite_graph, switched_on
 from random_unknown import EAGER
@@ -104,3 +106,46 @@ def test_when_blocks_wait_for_others() -> None:
     config = {**REWRITTEN, "rewrite.memory-limit": "6 kB", "rewrite.on-memory": "warn"}
     with switched_on(**config), pytest.raises(StopIteration):
         (x - x.mean(axis=0)).std(axis=0).compute(scheduler="sync")
+
+
+#: Loads become part of the tasks that use them: always, or where the limit is not kept otherwise.
+MADE_WHERE_USED: dict[str, dict[str, Any]] = {
+    "always": {
+        "rewrite.reread": True,
+        "rewrite.options": {"reread": {"loads": 16, "min-bytes": 1, "min-blocks": 1}},
+    },
+    "under a limit": {"rewrite.memory-limit": "300 kB", "rewrite.on-memory": "warn"},
+}
+
+
+def large(block_id: Any = None) -> Any:
+    return next(iter(())) if block_id == (1, 1) else np.full((64, 512), float(block_id[0]))
+
+
+def of_large(block_id: Any = None) -> Any:
+    return np.full((64, 512), float(block_id[0]))
+
+
+LOADED: dict[str, Callable[[da.Array], Any]] = {
+    "median": lambda x: da.median(x, axis=0),
+    "all": lambda x: x + 1,
+    "sum": lambda x: x.sum(axis=1),
+    "stacked": lambda x: da.stack([x[i : i + 64] for i in range(0, 192, 64)]).sum(axis=0),
+    "rechunked": lambda x: x.rechunk((-1, 512)).map_blocks(twice),
+    "default argument": lambda x: da.map_blocks(first, x.blocks[0, 0], x.blocks[1, 1], dtype=float),
+}
+
+
+@pytest.mark.parametrize("config", MADE_WHERE_USED.values(), ids=MADE_WHERE_USED)
+@pytest.mark.parametrize("name", LOADED)
+def test_out_of_what_is_made_where_it_is_used(name: str, config: dict[str, Any]) -> None:
+    def program(load: Callable[..., Any]) -> Any:
+        x = da.map_blocks(load, chunks=((64,) * 3, (512,) * 3), dtype=float, meta=np.empty((0, 0)))
+        return LOADED[name](x)
+
+    with switched_on(**config), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RewriteWarning)
+        with pytest.raises(StopIteration):
+            dask.compute(program(large), scheduler="sync")
+        sound = program(of_large).compute(scheduler="sync")
+    np.testing.assert_array_equal(sound, program(of_large).compute(scheduler="sync"))

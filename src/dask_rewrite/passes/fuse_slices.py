@@ -78,7 +78,7 @@ class FuseSlices:
         except NotImplementedError:  # dask composes no such indices
             return _NO_COMPOSITION
         element = inner.func is not getitem and _is_element(index)
-        anywhere = self.reassociate and inner.func is not getitem and not element
+        anywhere = self.reassociate and inner.func is not getitem and not element and not _is_empty(index)
         if not anywhere and not _dask_fuses(task, below, site):
             return _IN_MEMORY
         func = getter if inner.func is getter_inline else inner.func
@@ -120,6 +120,12 @@ def _dask_fuses(task: Task, below: Task, site: Site) -> bool:
 def _is_element(index: Any) -> bool:
     """Whether an index takes a single element: a read makes an array of it, a slice a scalar."""
     return all(isinstance(i, Integral) for i in (index if type(index) is tuple else (index,)))
+
+
+def _is_empty(index: Any) -> bool:
+    """Whether an index takes nothing: what a source that is no array gives then may have lost its axes."""
+    slices = [i for i in (index if type(index) is tuple else (index,)) if type(i) is slice]
+    return any(i.start == i.stop and i.start is not None for i in slices)
 
 
 def _data(source: Any, site: Site) -> Any:

@@ -58,17 +58,18 @@ class Outliner:
         functions = self._programs.of(steps, {name: name for name in outline.given}, shapes)
         return call_with_dict(key, functions, outline.given, outline.needs, producer)
 
-    def apart(self, task: Task) -> Task:
+    def apart(self, task: Task) -> Task | None:
         """The same task; where calls that nobody knows are nested in it, each is a step of its own.
 
-        Dask would take a ``StopIteration`` that one of them raises for the end of the arguments.
+        Dask would take a ``StopIteration`` that one of them raises for the end of the arguments. None if
+        such a task cannot be taken apart.
         """
         if not self._nests_unknown(task):
             return task
         try:
             steps = steps_of(task, Facts(nowhere))
         except Opaque:
-            return task
+            return None
         members = {step: step.task for step in steps}
         return self.program(task.key, members, ref_of(steps[-1]), task.data_producer)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dask._task_spec import Task
+from dask._task_spec import Task, TaskRef
 from dask.array import core
 from dask.graph_manipulation import chunks
 
-from dask_rewrite.graph.templates import opened
+from dask_rewrite.graph.batches import is_batch
+from dask_rewrite.graph.templates import calls_frame, frame_of
 
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
@@ -30,10 +32,25 @@ def is_store(call: Task) -> bool:
 
 
 def gives_nothing(node: Any) -> bool:
-    """Whether a task is there for what it does: it waits, or stores and does not give back."""
-    body = getattr(node.func, "__self__", None) if type(node) is Task else None
-    if type(body) is Task and is_in(body.func, STORES | _WAITING):
-        node = opened(node)
-    if type(node) is not Task or not is_store(node):
+    """Whether a task is there for what it does: it waits, or stores and does not give back.
+
+    Examples
+    --------
+    >>> from dask._task_spec import TaskRef
+    >>> options = {"return_stored": False}
+    >>> gives_nothing(Task("y", core.load_store_chunk, TaskRef("x"), None, None, False, **options))
+    True
+    """
+    given: Mapping[str, Any] = {}
+    while type(node) is Task:
+        if is_batch(node):
+            node = node.args[1].__self__
+        elif calls_frame(node.func) and (frame := frame_of(node)) is not None:
+            given, node = frame.inputs, frame.bodies[-1]
+        else:
+            break
+    if type(node) is not Task or not is_in(node.func, STORES):
         return type(node) is Task and is_in(node.func, _WAITING)
-    return node.func is core.load_store_chunk and node.kwargs.get("return_stored") is False
+    back = node.kwargs.get("return_stored")
+    back = given.get(back.key) if type(back) is TaskRef else back
+    return node.func is core.load_store_chunk and back is False

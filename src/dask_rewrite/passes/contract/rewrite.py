@@ -87,7 +87,7 @@ class Accumulation:
                 accumulators.setdefault(step, []).append(key)
             own = adds.of(root.func, partial(adding, group))
             sums = accumulate(tree, root, terms, steps, name, own, plan.levels, wait)
-            made = {key: rewrite.outliner.apart(node) for key, node in sums.items()}
+            made = {key: rewrite.outliner.apart(node) or node for key, node in sums.items()}
             rewrite.annotate(made, tree.root)
             timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
         if gates is not None:

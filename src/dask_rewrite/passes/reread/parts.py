@@ -25,6 +25,7 @@ from dask_rewrite.passes.demand.beginnings import sliced
 from dask_rewrite.passes.demand.boxes import Box, hull, size
 from dask_rewrite.passes.demand.takes import Takes
 from dask_rewrite.passes.fuse_slices import FuseSlices
+from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.reread.copies import fits
 from dask_rewrite.passes.reread.repeatable import Repeatable
 from dask_rewrite.passes.site import Site
@@ -105,6 +106,7 @@ def made_where_used(graph: Graph, context: Context, min_bytes: int, loads: int) 
         No task reads more blocks than that.
     """
     site, nodes, templates = Site(graph, context), dict[Key, Any](graph.nodes), Depths()
+    outliner = Outliner()
     counts: dict[Key, int] = {}  # of what waits for nothing: how many blocks are read for it
     inside: dict[Key, dict[Key, Any]] = {}  # what became part of a task
     for key in producers_first(list(graph.nodes), graph.nodes):
@@ -129,7 +131,9 @@ def made_where_used(graph: Graph, context: Context, min_bytes: int, loads: int) 
         key = stack.pop()
         if key not in inside:
             continue
-        if len(inside[key]) > 1:
+        apart = outliner.apart(nodes[key]) if len(inside[key]) > 1 else None
+        if apart is not None:
+            nodes[key] = apart
             context.regrouped.add(key)
             continue
         nodes[key] = graph.nodes[key]
