@@ -7,7 +7,7 @@ the functions that dask would have called; declared dtypes are good for estimate
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from math import inf, prod
 from types import FunctionType
@@ -15,16 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import Alias, GraphNode
-from dask.blockwise import Blockwise
-from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
-from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge import Fact, known
+from dask_rewrite.analysis.layers import is_unknown, keeps_axes, reduced_axes, said_of
 from dask_rewrite.graph.by_identity import ByIdentity
 
 _INT = {int}
-_ARRAY = "dask.array.core.Array"
 #: What is said of NumPy's arrays; older versions of dask say nothing.
 _NUMPYS = ("numpy.ndarray", None)
 
@@ -139,8 +137,16 @@ class Declared:
 
     def is_foreign(self, key: Key) -> bool:
         """Whether a block is said to be of another array type than NumPy's."""
+        if not self._names_foreign:
+            return False
         array = self._array(key[0]) if type(key) is tuple and key else None
         return array is not None and array.alike[-1] not in _NUMPYS
+
+    @cached_property
+    def _names_foreign(self) -> bool:
+        """Whether any array is."""
+        said = filter(None, map(said_of, self._hlg.layers.values()))
+        return any(one.get("chunk_type") not in _NUMPYS for one in said)
 
     @cached_property
     def most_bytes(self) -> float:
@@ -148,7 +154,7 @@ class Declared:
         longest = ByIdentity[float]()
         sizes: list[float] = []
         for layer in self._hlg.layers.values():
-            if (said := _said(layer)) is not None:
+            if (said := said_of(layer)) is not None:
                 lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
                 sizes.append(0 if 0 in lengths else prod(lengths) * np.dtype(said["dtype"]).itemsize)
         return max(sizes, default=inf)
@@ -156,7 +162,7 @@ class Declared:
     @cached_property
     def dtypes(self) -> frozenset[np.dtype[Any]]:
         """The dtypes of all arrays, as far as they are said."""
-        said = filter(None, map(_said, self._hlg.layers.values()))
+        said = filter(None, map(said_of, self._hlg.layers.values()))
         return frozenset([np.dtype(one["dtype"]) for one in said])
 
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
@@ -207,17 +213,17 @@ class Declared:
 
     def _read(self, name: Any) -> _Array | None:
         layer = self._hlg.layers.get(name)
-        said = _said(layer)
+        said = said_of(layer)
         if layer is None or said is None:
             return None
         chunks = said["chunks"]
-        axes = _reduced_axes(layer)
+        axes = reduced_axes(layer)
         if axes:  # the first stage of a reduction, whose sizes dask corrects afterwards
             chunks = tuple([(1,) * len(c) if i in axes else c for i, c in enumerate(chunks)])
         inner = self._inner_axes.get(name, ())
         symbol = Symbol(name, np.dtype(said["dtype"]))
         alike = (said["dtype"], said.get("chunk_type"))
-        trusted = not axes and not inner and not _keeps_axes(layer) and name not in self._doubtful
+        trusted = not axes and not inner and not keeps_axes(layer) and name not in self._doubtful
         exact = set(map(type, chain.from_iterable((*chunks, inner)))) <= _INT
         return _Array(chunks, symbol, alike, trusted, exact, {}, inner)
 
@@ -231,7 +237,7 @@ class Declared:
         for layer in self._hlg.layers.values():
             if (
                 not isinstance(layer, MaterializedLayer)
-                or (said := _said(layer)) is None
+                or (said := said_of(layer)) is None
                 or not layer.mapping
             ):
                 continue
@@ -249,60 +255,13 @@ class Declared:
         unknown = ByIdentity[bool]()
         found: set[Any] = set()
         for name, layer in self._hlg.layers.items():
-            said = _said(layer)
+            said = said_of(layer)
             for sizes in () if said is None else said["chunks"]:
-                if unknown.of(sizes, _is_unknown):
+                if unknown.of(sizes, is_unknown):
                     found.update(self._hlg.dependencies.get(name, ()))
                     break
         return found
 
 
 def _longest(lengths: tuple[Any, ...]) -> float:
-    return inf if _is_unknown(lengths) else max(lengths, default=0)
-
-
-def _is_unknown(sizes: tuple[Any, ...]) -> bool:
-    return bool(sum(sizes) != sum(sizes))  # nan
-
-
-def _said(layer: Layer | None) -> Mapping[str, Any] | None:
-    said = getattr(layer, "collection_annotations", None)
-    if not said or said.get("type") != _ARRAY or "chunks" not in said or said.get("dtype") is None:
-        return None
-    found: Mapping[str, Any] = said
-    return found
-
-
-def _reduced_axes(layer: Layer) -> frozenset[int]:
-    """The axes along which each block of a layer is reduced to one element."""
-    if not isinstance(layer, Blockwise):
-        return frozenset()
-    options = _options(layer.task)
-    if options.get("keepdims") is not True:
-        return frozenset()
-    axis = options.get("axis")
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = len(layer.output_indices)
-    return frozenset([a % ndim for a in axes if isinstance(a, int)]) if ndim else frozenset()
-
-
-def _keeps_axes(layer: Layer) -> bool:
-    """Whether a layer is a later stage of a reduction that keeps its axes.
-
-    Dask declares one element along each, and corrects that afterwards where there are more (``topk``).
-    """
-    if not isinstance(layer, MaterializedLayer) or not layer.mapping:
-        return False
-    return _options(next(iter(layer.mapping.values()))).get("keepdims") is True
-
-
-def _options(task: Any) -> dict[str, Any]:
-    """The keywords of a call, those of the task first and then those of partials."""
-    found = dict(getattr(task, "kwargs", {}))
-    func: Any = task[0] if type(task) is tuple and task else getattr(task, "func", None)
-    if isinstance(func, functoolz.Compose):  # dask concatenates first, and then reduces
-        func = func.funcs[-1]
-    while isinstance(func, (partial, functoolz.curry)):  # users' callables are asked for no attributes
-        found = {**func.keywords, **found}
-        func = func.func
-    return found
+    return inf if is_unknown(lengths) else max(lengths, default=0)

@@ -270,11 +270,10 @@ class Results:
         reads = [(part or nbytes, chunks) for part, chunks in self.reads(calls)]
         stores = [call.args[0] for call in calls if is_store(call) and call.args]
         sizes = [self._size_of(block) for block in stores]
-        if None in sizes:  # what a program makes and stores: as much as the result is said to be
+        if None in sizes:  # made in the task itself: as much as the result is said to be
             sizes = [nbytes_of_fact(self._facts.value(key))]
-        written = sum([size or 0 for size in sizes])
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
-        return sum([part for part, _ in reads]), written, whole
+        return sum([part for part, _ in reads]), sum([size or 0 for size in sizes]), whole
 
 
 def _guessed(lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> Facts:

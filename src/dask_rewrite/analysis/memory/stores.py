@@ -41,7 +41,7 @@ def gives_nothing(node: Any) -> bool:
     >>> gives_nothing(Task("y", core.load_store_chunk, TaskRef("x"), None, None, False, **options))
     True
     """
-    given: Mapping[str, Any] = {}
+    given: Mapping[Any, Any] = {}
     while type(node) is Task:
         if is_batch(node):
             node = node.args[1].__self__
