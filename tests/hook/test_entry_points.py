@@ -275,6 +275,7 @@ def test_what_is_sent_holds_nothing_of_ours(x: da.Array) -> None:
             assert len(again.__dask_graph__()) >= 1
 
 
+@pytest.mark.once
 def test_what_is_sent_is_already_small() -> None:
     from dask._expr import FinalizeCompute
 

@@ -143,6 +143,7 @@ def test_the_answer_is_the_same(tmp_path: Path) -> None:
             assert dask.compute(*made) == expected
 
 
+@pytest.mark.once
 def test_batches_of_tiny_tasks_are_given_up_for_a_limit() -> None:
     """What goes into one of them is held together."""
     x = da.map_blocks(np.random.default_rng(1).random, (50, 50), chunks=((50,) * 48, (50,) * 48), dtype="f8")

@@ -68,6 +68,7 @@ def test_what_one_task_gathers_goes_in_columns(container: Any, others: int) -> N
     assert bytes_of(320) < 3 * 3200
 
 
+@pytest.mark.once
 def test_irregular_blocks_take_few_bytes() -> None:
     count = 5000
     places = random.Random(1).sample(range(100_000), count)

@@ -53,6 +53,7 @@ def test_columns_are_let_go_of_one_by_one() -> None:
     assert found.after.tasks < apart.after.tasks / 2
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("size", "part", "matters"),
     [

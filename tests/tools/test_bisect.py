@@ -104,6 +104,7 @@ def test_check_of_assertions(wrong):
     assert "raises AssertionError" in remark.reason
 
 
+@pytest.mark.once
 def test_number_of_checks_is_logarithmic(wrong):
     calls = []
 

@@ -43,6 +43,10 @@ def test_the_last_row_is_what_one_gets(x: da.Array) -> None:
     last = dask_rewrite.explain(x).steps[-1].after
     with switched_on():
         assert last.tasks == len(sent(x))
+
+
+@pytest.mark.once
+def test_the_last_row_of_many_tasks_is_what_one_gets() -> None:
     many = da.ones((101, 101), chunks=1).map_blocks(add_one).map_overlap(add_one, depth=1)
     for disabled in ([], ["coalesce"]):  # verifying after each pass would take longer than that
         with dask.config.set({"rewrite.disable": disabled, "rewrite.verify": "end"}):

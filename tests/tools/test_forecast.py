@@ -110,6 +110,7 @@ def test_on_one_thread_it_is_what_is_held(program: Callable[[], Any]) -> None:
         assert _error(found.after.peak, measured(collections, 1)) < 0.05
 
 
+@pytest.mark.once
 def test_on_two_threads_it_is_near_what_is_held() -> None:
     errors = []
     for program in PROGRAMS:
