@@ -47,6 +47,28 @@ def test_a_declared_block_is_not_looked_into() -> None:
     assert asked == []
 
 
+def test_what_is_made_of_declared_blocks_is_not_followed_below_them() -> None:
+    x = distinct((8, 6), (2, 3)).map_blocks(unknown)
+    y = x.map_blocks(np.negative) + x
+    for name in y.dask.layers.keys() - {x.name}:
+        y.dask.layers[name].collection_annotations = {}
+    facts, asked = estimates(y)
+    assert sizes(facts, (y.name, 0, 0)) == (6, 48)
+    assert (x.name, 0, 0) not in asked
+    assert asked
+    assert facts.of((y.name, 0, 0)) is None  # which is no proof
+
+
+def test_a_list_weighs_what_its_parts_are_said_to() -> None:
+    x = distinct((8, 6), (3, 3)).map_blocks(unknown)
+    facts, _ = estimates(x)
+    facts.tell_list("some", [(x.name, i, 0) for i in range(3)])
+    facts.tell_list("one that nobody knows", [(x.name, 0, 0), ("another", 0, 0)])
+    assert sizes(facts, "some") == (24, 192)
+    assert estimate(facts, "one that nobody knows") is None
+    assert facts.of("some") is None
+
+
 def test_facts_that_were_found_go_before_declarations() -> None:
     x = distinct((4, 6), (2, 3)).astype("f4").map_blocks(np.negative, dtype="f8", meta=np.empty((0, 0)))
     facts, _ = estimates(x)

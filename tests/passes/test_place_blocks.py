@@ -19,6 +19,7 @@ from dask.callbacks import Callback
 
 import dask_rewrite
 from dask_rewrite.graph.places import Empty, NewRoom, room_of
+from dask_rewrite.passes.place_blocks import gathered
 from helpers import assert_same, stock, switched_on
 
 SMALL_TOO = {"rewrite.options": {"place-blocks": {"min-bytes": 1, "min-block": 1}}}
@@ -189,6 +190,17 @@ class _Kept(Cache):
 
     def __init__(self) -> None:
         Callback.__init__(self)
+
+
+def test_what_is_said_to_be_small_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    real = gathered._fact
+    monkeypatch.setattr(gathered, "_fact", lambda block, site: asked.append(block) or real(block, site))
+    x = drawn((512, 2048), 128).map_blocks(np.negative)
+    assert rooms(x.sum(axis=0), x + 1) == 0
+    assert asked == []
+    assert rooms(x.rechunk(512) + 1) == 1
+    assert asked
 
 
 def test_results_that_a_cache_may_keep_are_gathered() -> None:
