@@ -180,3 +180,35 @@ def test_locks_do_not_keep_files_from_being_read_again(lock: Any, asarray: bool,
             found = program.compute(scheduler="threads")
         with stock():
             assert found == program.compute(scheduler="sync")
+
+
+class Scale:
+    """An element that counts how often something was multiplied by it."""
+
+    calls = 0
+
+    def __rmul__(self, other: Any) -> Any:
+        Scale.calls += 1
+        return other * 2.0
+
+
+@pytest.mark.parametrize("limit", [None, 300_000, 150_000])
+@pytest.mark.filterwarnings("ignore::dask_rewrite.RewriteWarning")
+def test_methods_of_elements_are_called_once(limit: int | None, tmp_path: Path) -> None:
+    da.random.default_rng(1).random((160, 400), chunks=(10, 400)).to_zarr(str(tmp_path / "x.zarr"))
+    x = da.from_zarr(str(tmp_path / "x.zarr"))
+    objects = np.array([Scale() for _ in range(400)], object)
+    scales = x.mean(axis=0).map_blocks(lambda block: objects, dtype=object, meta=np.empty(0, object))
+    y = (x * scales).astype(float)
+    Scale.calls = 0
+    config = {"rewrite.reread": True, "rewrite.memory-limit": limit, "rewrite.options": FINE}
+    with switched_on(**config):
+        abs(y - y.max(axis=0)).max(axis=0).compute(scheduler="sync")
+    assert Scale.calls == 160 * 400
+
+
+def test_draws_are_made_again_where_results_are_put_into_place() -> None:
+    x = da.random.default_rng(3).random((480, 64, 128), chunks=(10, 64, 128))
+    y = abs(x - x.mean(axis=0)).max(axis=0)
+    with dask.config.set({"rewrite.memory-limit": "4 MB", "rewrite.on-memory": "raise"}):
+        assert dask_rewrite.forecast(y, threads=2).after.peak < 4e6

@@ -79,3 +79,20 @@ def test_files_that_do_not_tell(tmp_path: Path) -> None:
         found = dask_rewrite.forecast(da.from_array(whole, chunks=10)[:5])
         assert found.after.decoded == found.after.read == 5 * 40 * 8
     assert decoded(np.ones(3), slice(2)) is None
+
+
+def test_partial_results_of_topk_hold_what_they_were_sorted_in(tmp_path: Path) -> None:
+    z = zarr.create_array(str(tmp_path / "x.zarr"), shape=(480, 8192), chunks=(10, 8192), dtype="f8")
+    z[:] = np.random.default_rng(0).random(z.shape)
+    found = da.topk(da.from_zarr(z), 5, axis=0)
+    assert dask_rewrite.forecast(found, threads=2).before.peak > 7e6  # 4 of 20 rows, and two blocks
+
+
+def test_of_what_is_selected_not_all_is_certain() -> None:
+    chunks = ((10,) * 48, (8192,))
+    x = da.map_blocks(lambda: np.ones((10, 8192)), chunks=chunks, dtype=float, meta=np.empty((0, 0)))
+    y = x[x[:, 0] > 0.5]
+    found = dask_rewrite.forecast((y - y.mean(axis=0)).std(axis=0), threads=2)
+    for side in (found.before, found.after):
+        assert side.unknown >= 48
+        assert side.least < 4e6 < 28e6 < side.peak

@@ -142,6 +142,10 @@ class Declared:
         array = self._array(key[0]) if type(key) is tuple and key else None
         return array is not None and array.alike[-1] not in _NUMPYS
 
+    def is_corrected(self, name: Any) -> bool:
+        """Whether the sizes of an array's blocks are unknown, and this is the most they can be."""
+        return name in self._doubtful
+
     @cached_property
     def _names_foreign(self) -> bool:
         """Whether any array is."""

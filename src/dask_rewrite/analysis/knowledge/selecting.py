@@ -8,6 +8,7 @@ from typing import Any
 
 from dask.array import chunk, core
 from dask.core import flatten
+from toolz.functoolz import Compose
 
 from dask_rewrite.analysis.knowledge.blocks import array
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
@@ -19,7 +20,8 @@ _TOPK = of_dask(chunk, "topk")
 
 
 def is_topk(func: Any) -> bool:
-    """Whether what it gives is the end of a sorted copy of all of its block."""
+    """Whether what it gives is the end of a sorted copy of all of its block, or of several put together."""
+    func = func.funcs[-1] if type(func) is Compose else func
     return type(func) is partial and func.func is _TOPK  # users' callables are asked for no attributes
 
 

@@ -14,12 +14,11 @@ from dask.array import chunk
 from dask.graph_manipulation import chunks
 from dask.typing import Key
 
-from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.selecting import is_topk
 from dask_rewrite.analysis.knowledge.stored import decoded
-from dask_rewrite.analysis.memory.arguments import sized_by_argument
+from dask_rewrite.analysis.memory.arguments import guessed
 from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
 from dask_rewrite.analysis.memory.shown import shows_first
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
@@ -76,6 +75,8 @@ class Results:
     known : Facts or callable
         What is known already; or from the key of a block of which nothing is known to what is taken for
         granted of it, or None.
+    at_most : callable, optional
+        From the key of a block of unknown size to the most bytes that it may have, as far as that is said.
 
     Attributes
     ----------
@@ -91,14 +92,17 @@ class Results:
     """
 
     def __init__(
-        self, lookup: Callable[[Key], GraphNode | None], known: Facts | Callable[[Key], Any]
+        self,
+        lookup: Callable[[Key], GraphNode | None],
+        known: Facts | Callable[[Key], Any],
+        at_most: Callable[[Key], int] = lambda key: 0,
     ) -> None:
         def plain(key: Key) -> GraphNode | None:
             node: GraphNode | None = only_made(unheld(lookup(key), lookup))
             return node
 
-        self._given, self._lookup = lookup, plain
-        self._facts = known if isinstance(known, Facts) else _guessed(plain, known)
+        self._given, self._lookup, self._at_most = lookup, plain, at_most
+        self._facts = known if isinstance(known, Facts) else guessed(plain, known)
         self.known: dict[Key, int | None] = {}
         self._reaching = ByIdentity[bool]()
 
@@ -125,7 +129,7 @@ class Results:
     def _inside(self, key: Key) -> int:
         """The most bytes that a step in a task gives."""
         node = self._lookup(key)
-        found, stack = 0, [opened(node) or node]
+        found, stack = self._at_most(key), [opened(node) or node]
         while stack:
             steps = [arg for arg in getattr(stack.pop(), "args", ()) if type(arg) is Task]
             found = max([found, *[self._size_of(step) or 0 for step in steps]])
@@ -274,16 +278,6 @@ class Results:
             sizes = [nbytes_of_fact(self._facts.value(key))]
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), sum([size or 0 for size in sizes]), whole
-
-
-def _guessed(lookup: Callable[[Key], GraphNode | None], estimate: Callable[[Key], Any]) -> Facts:
-    """Facts of a graph; of blocks of which nothing is known what their arguments tell, or the estimate."""
-
-    def said(key: Key) -> Any:
-        found = sized_by_argument(lookup(key))
-        return estimate(key) if found is False else found
-
-    return Facts(lambda key: ungated(lookup(key)), said, evaluator=Evaluator(through_gates=True))
 
 
 def _target(node: Any) -> Key | None:

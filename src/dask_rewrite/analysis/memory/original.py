@@ -42,7 +42,7 @@ class Original:
     def __init__(self, hlg: Mapping[Key, Any] | None) -> None:
         self._hlg: Any = hlg
         self._stock: Mapping[Key, GraphNode] = {}
-        self._results = Results(self._lookup, self._stated)
+        self._results = Results(self._lookup, self._stated, self._at_most)
 
     @cached_property
     def _nodes(self) -> dict[Key, GraphNode]:
@@ -75,13 +75,28 @@ class Original:
         return self._belief(self._blocks[key]) if found is None and key in self._blocks else found
 
     def _belief(self, key: Key) -> Fact | None:
-        """What the array states of a block, renamed by a rewrite or not."""
+        """What the array states of a block, and does not correct afterwards."""
+        named = self._named(key)
+        return (
+            None if named is None or self._declared.is_corrected(named[0]) else self._declared.belief(named)
+        )
+
+    def _at_most(self, key: Key) -> int:
+        """The bytes of a block that are corrected afterwards: it is part of one that has so many."""
+        named = self._named(key)
+        if named is None or not self._declared.is_corrected(named[0]):
+            return 0
+        fact = self._declared.belief(named)
+        return 0 if fact is None else fact.nbytes
+
+    def _named(self, key: Key) -> tuple[Any, ...] | None:
+        """The key of a block in the raw graph, renamed by a rewrite or not."""
         if not isinstance(self._hlg, HighLevelGraph) or type(key) is not tuple or not key:
             return None
         name: Any = key[0]
         if name not in self._hlg.layers and isinstance(name, str):
             name = unmarked(name)
-        return self._declared.belief((name, *key[1:]))
+        return (name, *key[1:])
 
     @cached_property
     def _declared(self) -> Declared:
@@ -110,7 +125,7 @@ class Original:
                 return None
             return [self._results.value(first)] * len(last.args)
 
-        return Results(nodes.get, estimate)
+        return Results(nodes.get, estimate, self._at_most)
 
     def stock(self, stock: Mapping[Key, GraphNode]) -> Stock:
         """Results of the tasks that dask's own optimizer made, from what the raw tasks in them do."""

@@ -9,7 +9,7 @@ import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task
 from dask.typing import Key
 
-from dask_rewrite.analysis.estimates import estimate, likely_bytes
+from dask_rewrite.analysis.estimates import believed, estimate, likely_bytes
 from dask_rewrite.analysis.memory.stores import gives_nothing
 from dask_rewrite.graph.graph import producers_first
 from dask_rewrite.passes.reread.repeats import Repeats
@@ -109,7 +109,7 @@ class Repeatable:
                 if not self._repeats.is_steady(data.value):
                     return None
             else:
-                if self._users[dep] < _MANY:
+                if self._users[dep] < _MANY or self._calls_elements(dep):
                     return None
                 shared.add(dep)
         if (shared and not below) or not self._repeats.may_repeat(node, nodes, self._costly):
@@ -130,6 +130,11 @@ class Repeatable:
         if self._costly and held * _LARGER < nbytes:
             return None  # what is left of blocks once they are reduced is no block
         return Again(reads, frozenset(shared), nbytes, held, steps)
+
+    def _calls_elements(self, key: Key) -> bool:
+        """Whether what NumPy does with a block calls methods of its elements, of which nobody knows."""
+        fact = believed(self._site.facts, key)
+        return fact is not None and fact.dtype.hasobject
 
 
 def _is_in_memory(task: Task, nodes: Mapping[Key, GraphNode]) -> bool:

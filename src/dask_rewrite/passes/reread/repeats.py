@@ -22,6 +22,7 @@ from dask_rewrite.analysis.memory.calls import calls_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.nodes import may_move
+from dask_rewrite.graph.places import room_shown
 from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.movement.moves import GETTER_IDS
 from dask_rewrite.passes.reread.overwritten import Overwritten
@@ -122,7 +123,7 @@ class Repeats:
         """No function of which nothing is known is given a list, a dict or a set, which it could change."""
         nodes, effects = self._first, Effects()
         for node in nodes.values():
-            if type(node) is Task and effects.unknown(node):
+            if type(node) is Task and effects.unknown(node) and room_shown(node, nodes.get) is None:
                 data = [each.value for dep in node._dependencies if type(each := nodes.get(dep)) is DataNode]
                 if not all(is_steady(each) for each in (*_literals(node), *data) if _may_hold_lists(each)):
                     return False
