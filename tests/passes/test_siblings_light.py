@@ -26,12 +26,6 @@ def twice(block: Any) -> Any:
     return block * 2
 
 
-def odd(x: Any) -> Any:
-    """Some rows of each block."""
-    chunks = ((np.nan,) * BLOCKS, (SIDE,) * BLOCKS)
-    return x.map_blocks(lambda block: block[: 1 + int(block.sum()) % SIDE], chunks=chunks)
-
-
 def together(*x: Any) -> int:
     """Tasks that give small results of one block together, on two threads."""
     with dask.config.set(num_workers=2, scheduler="threads"):
@@ -44,7 +38,6 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "the block goes on": lambda x: (((x - x.mean(axis=0)) / x.std(axis=0)).max(), x.min(axis=1)),
     "between two extremes": lambda x: (((x - x.min()) / (x.max() - x.min())).map_blocks(twice).sum(axis=0),),
     "pairs of blocks": lambda x: ((x + x.T).max(axis=1), (x + x.T).argmax(axis=1)),
-    "sizes of which the most is known": lambda x: (x[x[:, 0] > 0].mean(axis=0), x[x[:, 0] > 0].std(axis=1)),
     "after a user's step": lambda x: (x.map_blocks(twice).std(axis=0), x.map_blocks(twice).any(axis=1)),
 }
 
@@ -87,7 +80,7 @@ DECLINED: dict[str, Callable[[Any], Any]] = {
         x[:, :SIDE].map_blocks(twice),
     ),
     "slices": lambda x: (x[1::SIDE], x[::SIDE]),
-    "sizes that nobody knows": lambda x: (odd(x).mean(axis=0), odd(x).std(axis=1)),
+    "sizes that nobody knows": lambda x: (x[x[:, 0] > 0].mean(axis=0), x[x[:, 0] > 0].std(axis=1)),
 }
 
 

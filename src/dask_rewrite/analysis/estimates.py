@@ -32,7 +32,8 @@ def likely_bytes(facts: Facts, key: Key) -> int:
 
 def of_parts(facts: Facts, key: Key) -> Estimate | None:
     """How large several arrays are together, None if it is one: declarations take them for one block."""
-    parts = _parts(beliefs_of(facts).value(key))
+    said = None if facts.declared is None else facts.declared.belief_of_list(key)
+    parts = _parts(facts.value(key) if said is None else said)
     if not parts or not all(type(part) is Fact for part in parts):
         return None
     return Estimate(sum([part.size for part in parts]), sum([part.nbytes for part in parts]))

@@ -274,7 +274,7 @@ class Results:
         reads = [(part or nbytes, chunks) for part, chunks in self.reads(calls)]
         stores = [call.args[0] for call in calls if is_store(call) and call.args]
         sizes = [self._size_of(block) for block in stores]
-        if None in sizes:  # made in the task itself: as much as the result is said to be
+        if None in sizes and gives_nothing(node):  # made in the task itself: as much as is said of it
             sizes = [nbytes_of_fact(self._facts.value(key))]
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), sum([size or 0 for size in sizes]), whole

@@ -58,7 +58,8 @@ class Run:
     peak_worker : int
         Most bytes held by any one worker.
     floor : int
-        What one task needs and makes together, at most: whatever the order, no less is held.
+        What one task needs and makes together, at most: whatever the order, no less is held, if blocks of
+        unknown size are as large as what they are made of.
     read, written, moved : int
         Bytes out of files, into files, and from worker to worker.
     decoded : int
@@ -111,7 +112,7 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     run = Run(len(graph.keys), likely.peak, least, courses[-1].peak, likely.peak_worker)
     run.read, run.decoded, run.written = graph.read, graph.decoded, graph.written
     run.moved, run.unknown = likely.moved, graph.unknown
-    run.floor = floor_of(graph.works[0])
+    run.floor = floor_of(graph.works[len(courses) // 2])
     kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
     run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not is_finalize(kind)]
     if likely.held:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from dask._task_spec import DataNode
+from dask._task_spec import DataNode, List, Task
 from dask.typing import Key
 
 from dask_rewrite.analysis.estimates import beliefs_of, estimate
@@ -15,7 +15,6 @@ from dask_rewrite.analysis.memory.sizes import nbytes_of_fact
 from dask_rewrite.passes.detach import COPIES
 from dask_rewrite.passes.movement.moves import GETITEMS
 from dask_rewrite.passes.site import Site
-from dask_rewrite.passes.steps import Opaque, steps_of
 
 #: Tasks of a layer that go into one at most where all is known to be small.
 MOST = 64
@@ -127,14 +126,20 @@ class Weights:
 
     def _is_light(self, node: Any) -> bool:
         """Whether all functions in a task are known, and nothing that it computes on the way is large."""
+        facts = beliefs_of(self._site.facts)
         if self._site.effects.unknown(node):
             return False
-        try:
-            steps = steps_of(node, beliefs_of(self._site.facts))
-        except Opaque:
-            return True  # all functions are known, and what it gives is small
-        sizes = [nbytes_of_fact(step.value) for step in steps if step.value is not UNKNOWN]
-        return all((nbytes or 0) <= self._max_bytes for nbytes in sizes)
+        stack = [node]
+        while stack:
+            here = stack.pop()
+            if type(here) is Task:
+                value = facts.value_of_node(here)
+                if value is not UNKNOWN and (nbytes_of_fact(value) or 0) > self._max_bytes:
+                    return False
+                stack += here.args
+            elif type(here) is List:
+                stack += here.args
+        return True
 
 
 def _is_edge(node: Any) -> bool:
