@@ -20,9 +20,13 @@ _TOPK = of_dask(chunk, "topk")
 
 
 def is_topk(func: Any) -> bool:
-    """Whether what it gives is the end of a sorted copy of all of its block, or of several put together."""
-    func = func.funcs[-1] if type(func) is Compose else func
+    """Whether what it gives is the end of a sorted copy of all of its block."""
     return type(func) is partial and func.func is _TOPK  # users' callables are asked for no attributes
+
+
+def ends_in_topk(func: Any) -> bool:
+    """The same, also of several blocks that are put together first."""
+    return is_topk(func.funcs[-1] if type(func) is Compose else func)
 
 
 def _largest(a: Any, k: int, axis: Any, keepdims: Any = True) -> Any:

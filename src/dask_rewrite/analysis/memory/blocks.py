@@ -16,7 +16,7 @@ from dask.typing import Key
 
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING
-from dask_rewrite.analysis.knowledge.selecting import is_topk
+from dask_rewrite.analysis.knowledge.selecting import ends_in_topk
 from dask_rewrite.analysis.knowledge.stored import decoded
 from dask_rewrite.analysis.memory.arguments import guessed
 from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
@@ -207,7 +207,7 @@ class Results:
             if is_in(node.func, _PASSING):
                 node = first_argument(node)
                 continue
-            if is_topk(node.func):
+            if ends_in_topk(node.func):
                 return self._size_of(node.args[0]) or nbytes, None
             mine = not node.args or not shows_first(node) or self._is_part(node)
             mine = mine or (is_in(node.func, LOADING) and self._is_file(node.args[0]))
