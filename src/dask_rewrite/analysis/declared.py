@@ -143,31 +143,33 @@ class Declared:
         return array is not None and array.alike[-1] not in _NUMPYS
 
     def is_corrected(self, name: Any) -> bool:
-        """Whether the sizes of an array's blocks are unknown, and this is the most they can be."""
+        """Whether sizes of an array are unknown after all: what is declared is the most they can be."""
         return name in self._doubtful
+
+    @cached_property
+    def _said(self) -> Sequence[Mapping[str, Any]]:
+        """What is said of all arrays."""
+        return list(filter(None, map(said_of, self._hlg.layers.values())))
 
     @cached_property
     def _names_foreign(self) -> bool:
         """Whether any array is."""
-        said = filter(None, map(said_of, self._hlg.layers.values()))
-        return any(one.get("chunk_type") not in _NUMPYS for one in said)
+        return any(said.get("chunk_type") not in _NUMPYS for said in self._said)
 
     @cached_property
     def most_bytes(self) -> float:
         """What the largest block of all arrays weighs, as far as it is said; infinite where that is not."""
         longest = ByIdentity[float]()
         sizes: list[float] = []
-        for layer in self._hlg.layers.values():
-            if (said := said_of(layer)) is not None:
-                lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
-                sizes.append(0 if 0 in lengths else prod(lengths) * np.dtype(said["dtype"]).itemsize)
+        for said in self._said:
+            lengths = [longest.of(lengths, _longest) for lengths in said["chunks"]]
+            sizes.append(0 if 0 in lengths else prod(lengths) * np.dtype(said["dtype"]).itemsize)
         return max(sizes, default=inf)
 
     @cached_property
     def dtypes(self) -> frozenset[np.dtype[Any]]:
         """The dtypes of all arrays, as far as they are said."""
-        said = filter(None, map(said_of, self._hlg.layers.values()))
-        return frozenset([np.dtype(one["dtype"]) for one in said])
+        return frozenset([np.dtype(said["dtype"]) for said in self._said])
 
     def _find(self, key: Key) -> tuple[_Array, tuple[int, ...]] | None:
         """The array that a block is of, and the shape that it is said to have."""
@@ -199,10 +201,10 @@ class Declared:
         """A rewrite makes a list of blocks."""
         self._lists[key] = parts
 
-    def belief_of_list(self, key: Key) -> list[Fact] | None:
+    def belief_of_list(self, key: Key) -> list[Any] | None:
         """What is believed of the blocks of a list that a rewrite makes, None for anything else."""
         found = list(map(self.belief, self._lists.get(key, ())))
-        return [fact for fact in found if fact is not None] if found and None not in found else None
+        return found if found and None not in found else None
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:
         """What one function of the user's makes for arrays that are declared alike is alike."""

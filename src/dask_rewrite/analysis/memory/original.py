@@ -74,29 +74,21 @@ class Original:
         found = self._belief(key)
         return self._belief(self._blocks[key]) if found is None and key in self._blocks else found
 
-    def _belief(self, key: Key) -> Fact | None:
-        """What the array states of a block, and does not correct afterwards."""
-        named = self._named(key)
-        return (
-            None if named is None or self._declared.is_corrected(named[0]) else self._declared.belief(named)
-        )
-
     def _at_most(self, key: Key) -> int:
         """The bytes of a block that are corrected afterwards: it is part of one that has so many."""
-        named = self._named(key)
-        if named is None or not self._declared.is_corrected(named[0]):
-            return 0
-        fact = self._declared.belief(named)
+        fact = self._belief(key, corrected=True)
         return 0 if fact is None else fact.nbytes
 
-    def _named(self, key: Key) -> tuple[Any, ...] | None:
-        """The key of a block in the raw graph, renamed by a rewrite or not."""
+    def _belief(self, key: Key, corrected: bool = False) -> Fact | None:
+        """What the array states of a block, renamed by a rewrite or not, if that is corrected or is not."""
         if not isinstance(self._hlg, HighLevelGraph) or type(key) is not tuple or not key:
             return None
         name: Any = key[0]
         if name not in self._hlg.layers and isinstance(name, str):
             name = unmarked(name)
-        return (name, *key[1:])
+        if self._declared.is_corrected(name) is not corrected:
+            return None
+        return self._declared.belief((name, *key[1:]))
 
     @cached_property
     def _declared(self) -> Declared:

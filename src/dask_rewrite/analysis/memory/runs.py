@@ -107,12 +107,13 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
         Workers of a cluster; 0 for a scheduler of this process.
     """
     courses = [_course(work, threads, workers) for work in graph.works]
-    likely = courses[len(courses) // 2]
+    middle = len(courses) // 2
+    likely = courses[middle]
     least = min([course.peak for course in courses])  # tasks end in another order where sizes differ
     run = Run(len(graph.keys), likely.peak, least, courses[-1].peak, likely.peak_worker)
     run.read, run.decoded, run.written = graph.read, graph.decoded, graph.written
     run.moved, run.unknown = likely.moved, graph.unknown
-    run.floor = floor_of(graph.works[len(courses) // 2])
+    run.floor = floor_of(graph.works[middle])
     kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
     run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not is_finalize(kind)]
     if likely.held:

@@ -49,7 +49,7 @@ def gives_nothing(node: Any) -> bool:
             given, node = frame.inputs, frame.bodies[-1]
         else:
             break
-    if type(node) is not Task or not is_in(node.func, STORES):
+    if type(node) is not Task or not is_store(node):
         return type(node) is Task and is_in(node.func, _WAITING)
     back = node.kwargs.get("return_stored")
     back = given.get(back.key) if type(back) is TaskRef else back

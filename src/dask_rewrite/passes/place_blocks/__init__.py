@@ -27,13 +27,7 @@ from dask_rewrite.graph.places import Index, all_placed, array_of, new_room, par
 from dask_rewrite.graph.program import Step, operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.context import Context
-from dask_rewrite.passes.place_blocks.gathered import (
-    Gathered,
-    array_of_blocks,
-    fits,
-    gathers,
-    most_bytes,
-)
+from dask_rewrite.passes.place_blocks.gathered import Gathered, array_of_blocks, fits, gathers, most_bytes
 from dask_rewrite.passes.site import Site
 
 #: Smaller results are gathered as dask does, and so are those of smaller blocks on the average.
