@@ -175,3 +175,63 @@ def test_the_same_tasks_go_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(dask_rewrite.RewriteWarning, match="would hold"):
         sent(200_000, made)
     assert (looked.calls, went_on.calls) == (5, 2)
+
+
+def stored(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> da.Array:
+    data = np.arange(float(np.prod(shape))).reshape(shape) % 1001
+    da.from_array(data, chunks=chunks).to_zarr(str(path))
+    return da.from_zarr(str(path))
+
+
+def product(path: Path) -> da.Array:
+    """Accumulated, all blocks of the product are held; else each needs a row and a column."""
+    x, y = (stored(path / name, (800, 800), (200, 200)) for name in "xy")
+    return da.einsum("ij,jk->ik", x, y).sum()
+
+
+def covariance(path: Path) -> da.Array:
+    """What is asked for is above the least of these limits by itself."""
+    return da.cov(stored(path / "x", (4000, 400), (400, 100)).T)
+
+
+def resorted(path: Path) -> da.Array:
+    x = stored(path / "x", (400, 2000), (40, 400))
+    return (x - x.rechunk((400, 100)).map_blocks(np.sort, axis=0).rechunk((40, 400))).max()
+
+
+@pytest.mark.parametrize("program", [product, covariance, resorted])
+def test_where_the_limit_is_out_of_reach_little_is_held(
+    program: Callable[[Path], da.Array], tmp_path: Path
+) -> None:
+    made = program(tmp_path)
+    free = dask_rewrite.forecast(made, threads=2).after.peak
+    held = {}
+    for part in (2, 8, 16, 32):
+        with dask.config.set({"rewrite.memory-limit": free // part, "num_workers": 2}):
+            held[part] = dask_rewrite.forecast(made, threads=2).after.peak / free
+    assert held[2] <= 1 / 2
+    assert max(held.values()) <= 1 / 2
+    with dask.config.set({"num_workers": 2, "scheduler": "threads"}):
+        expected = made.compute()
+        with (
+            switched_on(),
+            dask.config.set({"rewrite.memory-limit": free // 16}),
+            pytest.warns(dask_rewrite.RewriteWarning, match="would hold"),
+        ):
+            np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+
+
+def test_what_is_refused_anyway_is_not_planned_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = product(tmp_path)
+    calls = {}
+    for on_memory in ("warn", "raise"):
+        with monkeypatch.context() as patch, dask.config.set({"rewrite.on-memory": on_memory}):
+            sizes = Counted(patch, graphs, "sized")
+            with (
+                pytest.warns(dask_rewrite.RewriteWarning)
+                if on_memory == "warn"
+                else pytest.raises(MemoryError)
+            ):
+                sent(200_000, made)
+            calls[on_memory] = sizes.calls
+    assert calls["raise"] < calls["warn"]

@@ -145,10 +145,13 @@ def _advice(run: Any, limit: int) -> str:
     if largest.waits_for in ("", largest.name) or largest.waits_for.startswith("finalize"):
         return "storing the result (to_zarr, store) instead of gathering it, or asking for less of it"
     each = largest.nbytes // largest.tasks
+    if "rechunk" in largest.name or "rechunk" in largest.waits_for:
+        return (
+            "chunks nearer to those that the array has, or array.rechunk.threshold at 32 or more where "
+            "it is made, so that it goes through no larger blocks"
+        )
     if each * 4 > limit:
         return f"smaller chunks: each {largest.name!r} is {format_bytes(each)}"
-    if "rechunk" in largest.name or "rechunk" in largest.waits_for:
-        return "storing the array with the new chunks first (to_zarr), or chunks nearer to those that it has"
     return (
         f"computing what {largest.waits_for!r} waits for on its own first, or storing {largest.name!r} in "
         "between (to_zarr) and reading it again; or chunks along another axis, so that fewer blocks wait for "
