@@ -110,6 +110,7 @@ class Sink:
         pass
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("most", [None, 1])
 def test_what_stores_many_blocks_or_makes_them_first_gives_nothing(most: int | None) -> None:
     x = da.map_blocks(lambda: np.ones((64, 64)), chunks=((64,) * 60,) * 2, dtype=float, meta=np.empty((0, 0)))

@@ -87,6 +87,7 @@ def product(file: Any) -> da.Array:
     return x.dot(x.T)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("workers", [2, 4])
 def test_holds_little(workers: int, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(

@@ -133,6 +133,7 @@ def test_programs(bare: Any) -> None:
     assert_same(run(bare, running_total(500)), np.arange(4) * 501)
 
 
+@pytest.mark.once
 def test_batches(bare: Any) -> None:
     """Tiny tasks of known functions in ones of up to 64, those of a function of ours in ones of up to 16."""
     x = da.random.default_rng(5).integers(0, 99, (90, 90), chunks=2)

@@ -187,6 +187,7 @@ def test_short_cycle_is_spelled_out():
     assert info.value.key in {"a", "b", "c"}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
 def test_long_cycle(order):
     nodes = chain_of(100_000)

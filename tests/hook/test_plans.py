@@ -199,6 +199,7 @@ def resorted(path: Path) -> da.Array:
     return (x - x.rechunk((400, 100)).map_blocks(np.sort, axis=0).rechunk((40, 400))).max()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("program", [product, covariance, resorted])
 def test_where_the_limit_is_out_of_reach_little_is_held(
     program: Callable[[Path], da.Array], tmp_path: Path

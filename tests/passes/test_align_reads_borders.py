@@ -269,6 +269,7 @@ SMALL = [(150, 150), (730, 730), (250, 250), (60, 190)]
 LARGE = [(250, 250), (350, 2100), (150, 2100)]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("chunks", "scale"), [*[(each, 1) for each in SMALL], *[(each, 2) for each in LARGE]]
 )

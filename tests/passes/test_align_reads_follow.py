@@ -21,6 +21,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.once
 def test_halos_are_not_all_followed(looks: list[Any]) -> None:
     x = da.from_array(Stored((4, 4)).array, chunks=4)
     assert len(checked(x.map_overlap(lambda block: block * 2, depth=1, boundary="none"))) > 50**2

@@ -27,6 +27,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_blocks_of_large_chunks(tmp_path: Path, name: str) -> None:
     """Trees of sums go from octant to octant: 20 times as much as in stock was held."""

@@ -34,6 +34,7 @@ PROGRAMS: dict[str, Callable[[int], Any]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_linear(name: str) -> None:
     with dask.config.set({"rewrite.passes": ["cull", "fuse-blockwise", "lower", "align-reads"]}):

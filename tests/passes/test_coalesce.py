@@ -123,6 +123,7 @@ def test_tasks_are_left_for_all_threads(threads: int, most: int) -> None:
     assert max(found, default=1) == most
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("blocks", "together"), [(2047, 1), (2048, 2), (20_000, 16)])
 def test_unknown_functions_leave_a_thousand_tasks(blocks: int, together: int) -> None:
     """They may be slow, however small what they make is."""
@@ -168,6 +169,7 @@ def test_small_graphs_stay_as_they_are(least: int, fires: bool) -> None:
         assert bool(batches(whole(x + x.T))) == fires
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("side", "fires"), [(31, False), (33, True)])
 def test_two_thousand_tasks_are_enough_where_nobody_says_otherwise(side: int, fires: bool) -> None:
     x = da.random.default_rng(0).random((2 * side, 2 * side), chunks=2)
@@ -185,6 +187,7 @@ def test_inputs_that_are_large_do_not_wait_for_each_other(eager: None) -> None:
     assert not [dep for each in found for dep in each._dependencies if "random" in str(dep)]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("held", "sure"), [(waiting.HELD, False), (4 * waiting.HELD, True)])
 def test_pieces_of_different_blocks_do_not_wait_for_each_other(
     eager: None, monkeypatch: pytest.MonkeyPatch, held: int, sure: bool
@@ -294,6 +297,7 @@ def test_cumulative_sums(eager: None, axis: int, method: str, fewer: int) -> Non
     assert fewer * len(checked(whole(sums))) < len(sums.dask)
 
 
+@pytest.mark.once
 def test_positions_of_blocks_do_not_keep_them_apart() -> None:
     x = da.arange(4096, chunks=1).reshape(64, 64).map_blocks(unknown)
     with dask.config.set({**EAGER, "rewrite.disable": ["share", "inline-sources"]}):
@@ -327,6 +331,7 @@ def test_small_layers_of_one_kind_go_together(eager: None, blocks: int, groups: 
         assert_same_as_stock(y)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("blocks", "together"), [(20, 1), (21, 2)])
 def test_small_layers_of_unknown_functions_leave_a_thousand_tasks(
     eager: None, blocks: int, together: int

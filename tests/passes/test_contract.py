@@ -242,6 +242,7 @@ def error(x: da.Array, value: Any) -> float:
     return float(np.linalg.norm(value - exact) / np.linalg.norm(exact))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("name", "dtype", "mean"), [("dot", "f4", 0.0), ("matmul", "c8", 0.0), ("einsum", "f4", 0.5)]
 )

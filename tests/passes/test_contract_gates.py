@@ -264,6 +264,7 @@ def test_arrays_that_travel_with_the_graph_wait_as_loads_do(monkeypatch: pytest.
         np.testing.assert_array_equal(y.compute(scheduler="sync"), (values - values.sum()) @ values.T)
 
 
+@pytest.mark.once
 def test_what_a_cluster_holds_does_not_hang_on_the_source(python: Callable[..., str]) -> None:
     """On average of several orders: dask's own, and with it the peak, hangs on the hashes of strings."""
     script = """

@@ -63,6 +63,7 @@ def test_equivalent(name: str, stencil: Callable[[da.Array], da.Array]) -> None:
         assert_same_as_stock(REDUCTIONS[name](stencil(field(shape=(80, 60)))))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("stencil", [cross, rolls])
 def test_few_tasks(stencil: Callable[[da.Array], da.Array]) -> None:
     z = stencil(field(160, (640, 640)))
@@ -70,6 +71,7 @@ def test_few_tasks(stencil: Callable[[da.Array], da.Array]) -> None:
         assert len(tasks_of(y)) < len(stock_tasks_of(y)) / 8
 
 
+@pytest.mark.once
 def test_what_is_held() -> None:
     """Blocks of 0.5 MB: edges of neighbours are cut out, and a few blocks wait for theirs."""
     u = da.random.default_rng(0).random((2048, 2048), chunks=256)
@@ -94,6 +96,7 @@ def test_what_is_not_crumbled_is_not_looked_at() -> None:
         assert not taken_apart(Site(graph, Context(Remarks())), {key[0] for key in graph.nodes}).names
 
 
+@pytest.mark.once
 def test_graphs_stay_whole() -> None:
     graph = lowered(cross(field()).sum(axis=0), rolls(field()).std())
     after = Regrid().run(graph, Context(Remarks()))
@@ -102,6 +105,7 @@ def test_graphs_stay_whole() -> None:
     assert after.outputs == graph.outputs
 
 
+@pytest.mark.once
 def test_is_linear() -> None:
     assert_linear(lambda n: cross(field(10, (40 * n, 40))).sum(), (2, 4))
 

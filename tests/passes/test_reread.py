@@ -276,6 +276,7 @@ def test_a_limit_that_no_plan_keeps() -> None:
     assert not stored.reads
 
 
+@pytest.mark.once
 def test_takes_time_in_proportion() -> None:
     def several_phases(n: int) -> da.Array:
         x = da.random.default_rng(1).random((n, 9000), chunks=(1, -1))

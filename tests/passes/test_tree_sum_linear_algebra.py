@@ -36,6 +36,7 @@ from passes.tree_sum_cases import (
 )
 
 
+@pytest.mark.once
 @many_blocks
 @pytest.mark.parametrize("name", LINALG)
 def test_linear_algebra_waits_for_few_blocks(name: str) -> None:

@@ -34,6 +34,7 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_little_more_is_held_than_in_stock(name: str) -> None:
     made = PROGRAMS[name](array(72, 72, 60))
@@ -42,6 +43,7 @@ def test_little_more_is_held_than_in_stock(name: str) -> None:
     assert found.after.peak < found.before.peak + 3 * waiting.HELD
 
 
+@pytest.mark.once
 def test_columns_are_let_go_of_one_by_one() -> None:
     made = PROGRAMS["anomalies"](array(240, 12, 80))
     found = dask_rewrite.forecast(made, threads=2)
@@ -92,6 +94,7 @@ def test_what_lies_outside_and_circles_have_an_end() -> None:
     assert list(greedy_order(["c", "a"], nodes, users)) == ["c"]
 
 
+@pytest.mark.once
 def test_neighbours_of_halos_do_not_wait_for_long() -> None:
     """Rows of blocks are large, but nothing waits for much: what is put together is as before."""
     made = array(80, 80, 60).map_overlap(np.negative, depth=1, boundary="none", dtype="f8").sum()

@@ -11,6 +11,7 @@ import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
+import pytest
 
 import dask_rewrite
 from dask_rewrite.scheduler import as_if
@@ -68,6 +69,7 @@ for name, program in programs():
 """
 
 
+@pytest.mark.once
 def test_under_three_hash_seeds(python: Any) -> None:
     outputs = [python(SCRIPT, PYTHONHASHSEED=seed) for seed in ("0", "1", "12345")]
     reference = outputs[0].splitlines()
@@ -94,6 +96,7 @@ for limit in (18 * block, 38 * block):
 """
 
 
+@pytest.mark.once
 def test_plans_under_a_limit_under_three_hash_seeds(python: Any) -> None:
     reference, *others = [python(LIMITED, PYTHONHASHSEED=seed) for seed in ("0", "1", "2")]
     assert "memory-limit" in reference
@@ -153,6 +156,7 @@ def test_the_order_of_outputs_does_not_change_the_tasks() -> None:
     assert set(tasks_of(a, b)) == set(tasks_of(b, a))
 
 
+@pytest.mark.once
 def test_what_larger_clusters_get_has_other_names() -> None:
     """A cluster grows while some results of a program are still on it: the same name is the same value."""
     x = distinct((64, 64), 2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pytest
 from benchmarks.harness.memory import held_bytes
 from benchmarks.workloads.grids import column_spectra, day_anomalies
 
@@ -19,6 +20,7 @@ def stencil(pad: Any, x: Any, steps: int) -> Any:
     return x
 
 
+@pytest.mark.once
 def test_ten_steps_of_a_stencil_are_no_more_tasks_than_overlaps() -> None:
     """Written by hand with ``map_overlap`` these are 817 tasks; in stock more than 400,000."""
     values = np.arange(400.0 * 400).reshape(400, 400) % 11
@@ -30,6 +32,7 @@ def test_ten_steps_of_a_stencil_are_no_more_tasks_than_overlaps() -> None:
         np.testing.assert_array_equal(coarse.compute(), stencil(np.pad, values, 10))
 
 
+@pytest.mark.once
 def test_a_climatology_that_is_taken_day_by_day() -> None:
     """By hand, with the taken blocks joined first, 8,579 tasks."""
     with switched_on(num_workers=2):

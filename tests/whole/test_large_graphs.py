@@ -166,6 +166,7 @@ def test_xarray(tmp_path: Path) -> None:
     same(xr.open_zarr(tmp_path / "t.zarr", consolidated=False).t.values, VALUE * 2 + 2)
 
 
+@pytest.mark.once
 def test_explain_tells_what_is_sent() -> None:
     from dask._expr import FinalizeCompute
     from dask.base import collections_to_expr

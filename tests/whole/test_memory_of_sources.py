@@ -18,6 +18,7 @@ for module in ("xarray", "zarr", "h5py", "scipy"):
 SIDE = 96
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("threads", [2, 8])
 def test_products_hold_what_those_of_random_blocks_hold(threads: int, tmp_path: Any) -> None:
     peaks = {}

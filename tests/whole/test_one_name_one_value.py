@@ -80,6 +80,7 @@ def graphs(names: Any) -> Iterator[dict[Any, Any]]:
             yield tasks_of(*chain.from_iterable(made[name] for name in wanted))
 
 
+@pytest.mark.once
 @pytest.mark.filterwarnings("ignore::dask_rewrite.RewriteWarning")
 def test_one_name_is_one_value() -> None:
     found = list(graphs(programs()))

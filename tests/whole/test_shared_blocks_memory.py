@@ -70,6 +70,7 @@ def both(*collections: Any) -> Any:
         return ours, dask.compute(*collections)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("program", [smoothed_twice, reflected])
 def test_they_hold_no_more_than_stock(program: Any) -> None:
     found = dask_rewrite.forecast(*program(48, 128), threads=2)

@@ -29,6 +29,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return sources(tmp_path_factory.mktemp("large"), 96)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("program", sorted({*ALL} - {"rolled, halved"}))  # as "rolled"
 def test_all_sources_come_out_alike(program: str, large: Any, small: Any) -> None:
     """Where each block is read or made by a task of its own."""

@@ -49,6 +49,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", SOURCES)
 def test_no_more_than_native_chunks_where_the_result_is_computed(name: str) -> None:
     """Another optimizer needs 490 for the first, of which its blocks are those of the source."""
