@@ -107,6 +107,7 @@ MOVING: dict[str, Callable[[da.Array], Any]] = {
     "set by mask": lambda x: assigned(x, np.arange(7) % 2 == 0, x[1]),
     "set nothing": lambda x: assigned(x, slice(3, 3), x[0, 0]),
     "set list": lambda x: assigned(x, [1, 5], x[0]),
+    "block by block": lambda x: da.reshape_blockwise(x, (x.size,)),
     "halo": lambda x: da.overlap.overlap(x, depth=1, boundary="reflect"),
     "around": lambda x: da.overlap.overlap(x, depth=1, boundary="periodic"),
     "no boundary": lambda x: da.map_overlap(np.copy, x, depth=1, boundary="none", dtype=x.dtype),

@@ -6,6 +6,7 @@ import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -29,6 +30,7 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.knowledge.known import Known
 
+_reshape = import_module("dask.array.reshape")  # in its package a function has this name
 _ENDS = (int, NoneType, np.int64, np.int32, np.intp)
 #: Masks larger than this are not counted.
 _COUNTED = 10_000
@@ -233,6 +235,7 @@ MOVEMENT: dict[Callable[..., Any], Known] = {
     np.take: Known(take, inputs=3, writing=("out",)),
     **{func: Known(partial(viewed, func), fresh=False) for func in _VIEWS},
     **{methodcaller(name): Known(partial(viewed, methodcaller(name)), fresh=False) for name in _METHODS},
+    of_dask(_reshape, "_reshape_blockwise"): Known(partial(viewed, methodcaller("reshape")), fresh=False),
     methodcaller("copy"): Known(block),
     methodcaller("ravel"): Known(_ravelled, fresh=False),
     methodcaller("flatten"): Known(_ravelled),
