@@ -41,6 +41,7 @@ DIVISORS = {
     "hook/plans.py:_SMALL",
     "hook/reading_again.py:_SMALL",
     "lowering/lower.py:_BATCH",
+    "passes/align_reads/__init__.py:_OF_LIMIT",
     "passes/align_reads/texts.py:_RUNS",
     "passes/contract/__init__.py:_PRODUCTS",
     "passes/coalesce/weights.py:_BLOCKS",

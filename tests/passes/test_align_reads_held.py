@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+import dask_rewrite
 from helpers import allocated, keys_of, stock_tasks_of, switched_on, tasks_of
 
 
@@ -43,3 +44,23 @@ def test_small_blocks_of_large_chunks(tmp_path: Path, name: str) -> None:
         taken = allocated(lambda: dask.get(after, keys_of(v)))
         stock = allocated(lambda: dask.get(before, keys_of(v)))
         assert taken <= 1.1 * stock + room
+
+
+@pytest.mark.parametrize(("chunks", "blocks"), [((50, 20, 30), (480, 7, 64)), ((60, 24, 32), (100, 30, 64))])
+def test_a_limit_on_all_that_is_held_is_one_on_what_waits(
+    tmp_path: Path, chunks: tuple[int, ...], blocks: tuple[int, ...]
+) -> None:
+    """What dask holds, and a quarter more, was exceeded, warned of and refused."""
+    with h5py.File(tmp_path / "x.h5", "w", rdcc_nbytes=0) as file:
+        made = file.create_dataset("x", data=np.arange(480.0 * 48 * 64).reshape(480, 48, 64), chunks=chunks)
+        v = da.from_array(made, chunks=blocks)
+        outputs = np.sin(v).mean(axis=0), unknown(v).max(axis=2)
+        free = dask_rewrite.forecast(*outputs, threads=2)
+        assert free.after.decoded < free.before.decoded
+        limit = int(1.25 * free.before.peak)
+        with dask.config.set({"rewrite.memory-limit": limit}):
+            assert dask_rewrite.forecast(*outputs, threads=2).after.peak <= limit
+            with switched_on(num_workers=2, **{"rewrite.on-memory": "raise"}):
+                found = dask.compute(*outputs)
+        for one, other in zip(found, dask.compute(*outputs)):
+            np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -29,6 +29,8 @@ from dask_rewrite.passes.steps import Opaque
 _MANY = 200_000
 #: Percent of chunks decoded too often from which memory is given for blocks that are put together.
 _MUCH = 25
+#: One of so many parts of `rewrite.memory-limit` may be held for a second block.
+_OF_LIMIT = 8
 _COPIES = "to put large blocks together takes memory, and saves few chunks"
 _READS = "more reads and copies would take longer than to decode chunks again"
 _CLOSED = "that xarray has closed are not opened again; see file_cache_maxsize of xarray.set_options"
@@ -173,8 +175,10 @@ class AlignReads:
         return 100 * decoded > (100 + self.worth) * least
 
     def _room(self, boxes: Iterable[Box], file: File, context: Context) -> int:
-        """Bytes that may be held besides the blocks."""
-        return max(self.max_held, context.machine.threads * file.largest(boxes) // 10)
+        """Bytes that may be held besides the blocks: less where there is a limit on all that is held."""
+        limit = context.options.memory_limit
+        most = self.max_held if limit is None else min(self.max_held, limit // _OF_LIMIT)
+        return max(most, context.machine.threads * file.largest(boxes) // 10)
 
     def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""

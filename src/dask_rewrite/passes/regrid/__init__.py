@@ -29,6 +29,12 @@ from dask_rewrite.passes.regrid.work import works_by_element
 from dask_rewrite.passes.regrid.write import LARGE, Coarse, part_of
 from dask_rewrite.passes.site import Site
 
+#: Of blocks of so many bytes more have to become one: a sliver costs a task, and a whole block on a coarse
+#: grid waits for its neighbour, so that each thread holds two.
+_HEAVY = 262_144
+#: Percent of the blocks of the coarse grid that there have to be of these.
+_HEAVY_GAIN = 600
+
 
 @dataclass(frozen=True, slots=True)
 class Regrid:
@@ -137,13 +143,17 @@ class Regrid:
         if size is None:
             return False
         edges = coarse_edges(whole.extents, size, self.slack)
-        if prod([len(along) - 1 for along in edges]) * self.gain > 100 * len(array.keys):
+        nbytes, coarser = prod(size) * whole.dtype.itemsize, prod([len(along) - 1 for along in edges])
+        if coarser * self.gain > 100 * len(array.keys):
+            return False
+        if nbytes >= _HEAVY and coarser * max(self.gain, _HEAVY_GAIN) > 100 * len(array.keys):
+            remarks.missed(self.name, first, "few slivers of large blocks: whole ones wait for neighbours")
             return False
         ordered = in_order(whole, views)
         if not ordered and not all(map(views.order.is_unseen, array.keys)):
             remarks.missed(self.name, first, "the blocks may lie differently in memory")
             return False
-        if prod(size) * whole.dtype.itemsize >= LARGE and held():
+        if nbytes >= LARGE and held():
             reason = "most parts are needed as they are: the coarse blocks would be held for them"
             remarks.missed(self.name, first, reason)
             return False
