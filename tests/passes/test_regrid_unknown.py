@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,3 +248,15 @@ def test_files_that_xarray_opened(tmp_path: Path, engine: Any) -> None:
                 expected = found.compute(scheduler="sync")
             with switched_on():
                 xr.testing.assert_identical(found.compute(scheduler="sync"), expected)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "m8[s]"])
+def test_declared_masked_blocks_have_no_other_fill_value(dtype: str) -> None:
+    """Joined, they have one that is set, which a cast warns of."""
+    x = distinct(SHAPE, SIZE).map_blocks(
+        lambda block: np.ma.masked_less(block % 7, 2), meta=np.ma.empty((0, 0))
+    )
+    assert not applied(differences(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same_as_stock(differences(differences(x)).astype(dtype), waves(x).astype(dtype))

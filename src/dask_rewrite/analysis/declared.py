@@ -137,10 +137,15 @@ class Declared:
 
     def is_foreign(self, key: Key) -> bool:
         """Whether a block is said to be of another array type than NumPy's."""
-        if not self._names_foreign:
-            return False
+        return self._names_foreign and self._type(key) not in _NUMPYS
+
+    def is_masked(self, key: Key) -> bool:
+        """Whether a block is said to be masked."""
+        return self.is_foreign(key) and str(self._type(key)).endswith(".MaskedArray")
+
+    def _type(self, key: Key) -> str | None:
         array = self._array(key[0]) if type(key) is tuple and key else None
-        return array is not None and array.alike[-1] not in _NUMPYS
+        return None if array is None else array.alike[-1]
 
     def is_corrected(self, name: Any) -> bool:
         """Whether sizes of an array are unknown after all: what is declared is the most they can be."""

@@ -142,6 +142,9 @@ class Regrid:
         size = common_shape(whole, views) if is_cut(whole, self.gain) else None
         if size is None:
             return False
+        if site.facts.declared is not None and site.facts.declared.is_masked(first):
+            remarks.missed(self.name, first, "joined masked blocks have a fill value of their own")
+            return False
         edges = coarse_edges(whole.extents, size, self.slack)
         nbytes, coarser = prod(size) * whole.dtype.itemsize, prod([len(along) - 1 for along in edges])
         if coarser * self.gain > 100 * len(array.keys):
