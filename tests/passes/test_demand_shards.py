@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -115,3 +116,82 @@ def test_two_whole_shards_are_not_asked_for_as_one_part_of_both() -> None:
 
 def test_chunks_without_shards_are_one_request_each() -> None:
     assert not asks_more(SHARDS._replace(inner=None), [SHARD], [((0, 4), (0, 3))])
+
+
+def asked_for(stored: Any, blocks: int, program: Any, **config: Any) -> list[tuple[int, int]]:
+    """Requests and bytes: of dask, without align-reads, and with it; all give the same."""
+    found, answers = [], []
+    ways: list[tuple[Any, list[str]]]
+    ways = [(nullcontext, []), (dask_rewrite.enable, ["align-reads"]), (dask_rewrite.enable, [])]
+    for way, disabled in ways:
+        Counting.asked = Counting.nbytes = 0
+        with way(), dask.config.set({"rewrite.disable": disabled, **config}):
+            made = program(da.from_array(stored, chunks=blocks))
+            answers.append(dask.compute(*made, scheduler="threads", num_workers=2))
+        found.append((Counting.asked, Counting.nbytes))
+    for answer in answers[1:]:
+        for mine, other in zip(answer, answers[0]):
+            np.testing.assert_allclose(mine, other, rtol=1e-12)
+    return found
+
+
+def image(shape: tuple[int, int], inner: int, shard: int) -> Any:
+    layout: dict[str, Any] = {"shape": shape, "chunks": (inner, inner), "shards": (shard, shard)}
+    stored = zarr.create_array(Counting(), **layout, dtype="u2", compressors=None)
+    stored[:] = np.arange(np.prod(shape)).reshape(shape) % 65_521 + 1
+    return stored
+
+
+def add_one(block: Any) -> Any:
+    return block + 1
+
+
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "far, one of many blocks": lambda x: (x[929:1325, 443:554].mean(), x[127:175, 88:124].mean()),
+    "far, reduced along an axis": lambda x: (
+        x[100:400, 50:300].astype("f4").mean(),
+        x[900:1000, 1000:1200].max(axis=0),
+    ),
+    "in one row of shards": lambda x: (x[449:561, 1159:1256].max(axis=0), x[1343:1407, 469:751].max(axis=0)),
+    "two corners of one shard": lambda x: (x[10:100, 10:100].map_blocks(add_one), x[300:440, 290:440].sum()),
+    "overlapping": lambda x: (
+        x[100:400, 50:300].map_blocks(add_one),
+        x[250:700, 200:450].map_blocks(add_one),
+        x[600:620, 800:830].max(),
+    ),
+}
+
+
+@pytest.mark.parametrize("blocks", [64, 150])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_what_lies_between_windows_is_not_asked_for(name: str, blocks: int) -> None:
+    """All of a shard between two windows of it was read chunk by chunk: 158 requests instead of 46."""
+    *others, (asked, nbytes) = asked_for(image((1500, 1300), 64, 512), blocks, WINDOWS[name])
+    assert 0 < asked <= min(other for other, _ in others)
+    assert nbytes <= min(other for _, other in others)
+
+
+def test_a_whole_shard_is_read_where_that_saves_requests() -> None:
+    """Corners of a shard of 2 MB that lie far from each other: one request for less than a MB each."""
+    corners = [slice(0, 300), slice(800, 1024)]
+    stored = image((2048, 1024), 128, 1024)
+    *others, (asked, nbytes) = asked_for(stored, 128, lambda x: [x[a, a].mean() for a in corners])
+    for before, less in others:
+        assert asked < before
+        assert nbytes - less < (before - asked) * REQUEST
+
+
+@pytest.mark.parametrize("blocks", [40, 60, 130])
+@pytest.mark.parametrize("room", [1, 80_000, 10_000_000])
+def test_windows_share_what_the_memory_has_room_for(blocks: int, room: int) -> None:
+    """Units that are cut where blocks end look one shard up more than once, and share less of it."""
+    stored = image((400, 360), 20, 120)
+
+    def program(x: Any) -> Any:
+        return x[30:310, 15:330].map_blocks(add_one), x[200:390, 100:180].map_blocks(add_one), x[7:19, 3:9]
+
+    config = {"rewrite.options": {"align-reads": {"max-held": room}}}
+    *others, (asked, nbytes) = asked_for(stored, blocks, program, **config)
+    for before, less in others:
+        assert asked <= before
+        assert nbytes - less <= (before - asked) * REQUEST

@@ -190,7 +190,7 @@ class AlignReads:
                 remarks.missed(self.name, file.key, _TOO_MANY)
                 return None
             decoded, held = edit.hold(boxes)
-            if held <= room:
+            if held <= room and not edit.asks_more(boxes):
                 return decoded
         remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
         return None

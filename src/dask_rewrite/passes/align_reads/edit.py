@@ -17,6 +17,8 @@ from dask.utils import key_split
 from toolz import pipe
 
 from dask_rewrite.analysis.facts import Facts, nowhere
+from dask_rewrite.analysis.knowledge.loading import source_of
+from dask_rewrite.analysis.knowledge.shards import weight
 from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.names import fingerprint
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task, nameless, under
@@ -25,9 +27,9 @@ from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.align_reads.constants import constant_of
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import cuts
-from dask_rewrite.passes.align_reads.texts import FILE, Text, called, reading, stands_once, text_of
+from dask_rewrite.passes.align_reads.texts import FILE, Text, called, common, reading, stands_once, text_of
 from dask_rewrite.passes.align_reads.worksite import Worksite
-from dask_rewrite.passes.demand.boxes import Box, size
+from dask_rewrite.passes.demand.boxes import Box, hull, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.steps import Step, assembled, steps_of
 
@@ -61,7 +63,9 @@ class Edit:
         self._texts: dict[Any, Text] = {}
         self._around: dict[Any, Task | None] = {}
         self._facts = Facts(nowhere)
-        self._times: Counter[Box] = Counter()  # by how many blocks a unit is used
+        self._times: Counter[Box] = Counter()  # by how many blocks a unit is used, where these share it
+        self._tight: dict[Box, Box] = {}  # what is read of units that are shared, of shards
+        self._source = source_of(file.source)
         layer = key_split(next(iter({**file.reads, **file.inside})))
         self._name = f"{layer}-aligned-{fingerprint([name, site.graph.origin.token, file.key])}"
 
@@ -82,9 +86,10 @@ class Edit:
         """
         touching = [self._units(box) for box in boxes]
         self._times = Counter(chain.from_iterable(touching))
-        decoded = self.file.decoded(self._times)
+        decoded = self.file.decoded(chain(self._times, self._tighten(boxes, touching)))
         left = {unit: times for unit, times in self._times.items() if times > 1}
-        bytes_of = {unit: size(unit) * self.file.source.dtype.itemsize for unit in left}
+        itemsize = self.file.source.dtype.itemsize
+        bytes_of = {unit: size(self._tight.get(unit, unit)) * itemsize for unit in left}
         now = most = 0
         for units in touching:
             shared = [unit for unit in units if unit in left]
@@ -95,6 +100,43 @@ class Edit:
                 if not left[unit]:
                     now -= bytes_of[unit]
         return decoded, most
+
+    def _tighten(self, boxes: Sequence[Box], touching: Sequence[Sequence[Box]]) -> list[Box]:
+        """Units of shards become as small as can be, and what blocks better read by themselves is theirs.
+
+        Such units are returned, once for each block but the first. Parts of shards come chunk by chunk: what
+        lies between far windows is for nobody, and to ask for it costs more than to look a shard up again.
+        """
+        self._tight.clear()
+        if self._source.inner is None:
+            return []
+        alone: Counter[Box] = Counter()  # what blocks take of a unit that read it by themselves
+        for box, units in zip(boxes, touching):
+            for unit in units:
+                if self._times[unit] > 1:
+                    part = common(unit, box)
+                    self._tight[unit] = hull(self._tight.get(unit, part), part)
+                    # What one task reads may become one read later on, which looks a shard up once as well.
+                    alone[unit] += weight(self._source, part, True)
+        again = []
+        for unit, taken in alone.items():
+            if weight(self._source, self._tight[unit], True) > taken:
+                again += [unit] * (self._times[unit] - 1)
+                self._times[unit] = 1
+                del self._tight[unit]
+        return again
+
+    def asks_more(self, boxes: Sequence[Box]) -> bool:
+        """Whether a store of shards is asked for more than where each box is one read: some cut shards."""
+        if self._source.inner is None:
+            return False
+        after = list(self._tight.values())
+        for box in boxes:
+            units = self._units(box)
+            own = [common(unit, box) for unit in units if self._times[unit] == 1]
+            after += [box] if len(own) == len(units) else own
+        asked, before = (sum([weight(self._source, box) for box in each]) for each in (after, boxes))
+        return asked > before
 
     def reads(self, boxes: Sequence[Box]) -> int:
         """How many reads there are: of units that blocks share, and one at least of the rest of a block."""
@@ -123,7 +165,7 @@ class Edit:
         key = self.units.get(unit)
         if key is None:
             key = self.units[unit] = (self._name, *[a for a, _ in unit])
-            self.nodes[key] = self.read(key, unit)
+            self.nodes[key] = self.read(key, self._tight.get(unit, unit))
         return key
 
     def _text(self, box: Box, units: Sequence[Box]) -> Text:
@@ -131,11 +173,14 @@ class Edit:
         own = tuple([self._times[unit] == 1 for unit in units])
         if all(own):
             return self._read
-        alike = own, *[self._piece(axis, ends)[1] for axis, ends in enumerate(box)]
+        pieces = [self._piece(axis, ends) for axis, ends in enumerate(box)]
+        needed = [self._tight.get(unit, unit) for unit in units]
+        seen = [(a - c, b - c) for unit in needed if self._tight for (a, b), (c, _) in zip(unit, box)]
+        alike = own, tuple(seen), *[places for _, places in pieces]
         text = self._texts.get(alike)
         if text is None:
-            ranges = [self._piece(axis, ends)[0] for axis, ends in enumerate(box)]
-            text = self._texts[alike] = text_of(self.file, box, ranges, own)
+            counts = [len(ranges) for ranges, _ in pieces]
+            text = self._texts[alike] = text_of(self.file, box, needed, counts, own)
         return text
 
     def block(self, key: Key, box: Box) -> Task:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -51,7 +50,7 @@ def reading(file: File) -> Text:
     return Text(file.read(TaskRef(FILE), TaskRef("index")), (), (("index", None),))
 
 
-def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], own: Sequence[bool]) -> Text:
+def text_of(file: File, box: Box, units: Sequence[Box], counts: Sequence[int], own: Sequence[bool]) -> Text:
     """What gives a box, from units where these are shared.
 
     Parameters
@@ -60,12 +59,13 @@ def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], o
         The file.
     box : Box
         One of those that lie alike.
-    ranges : sequence
-        Of the units that the box touches, on each axis.
+    units : sequence of Box
+        What is read of those that the box touches.
+    counts : sequence of int
+        How many these are on each axis.
     own : sequence of bool
         Which of these units nobody else needs.
     """
-    units = list(product(*ranges))
     names = tuple([(f"unit {i}", i) for i, mine in enumerate(own) if not mine])
     if len(units) > 1 and any(own):
         return _written(file, box, units, {i: name for name, i in names}, names)
@@ -73,7 +73,7 @@ def text_of(file: File, box: Box, ranges: Sequence[Sequence[tuple[int, int]]], o
     if len(parts) == 1:
         (part,) = parts
         return Text(part if type(part) is Task else _whole(part), names, ())
-    return Text(operation(concatenate3, (nested(parts, list(map(len, ranges))),)), names, ())
+    return Text(operation(concatenate3, (nested(parts, counts),)), names, ())
 
 
 def _whole(unit: TaskRef) -> Task:
@@ -92,7 +92,7 @@ def _written(
     own: list[tuple[tuple[slice, ...], Task]] = []
     read: list[tuple[str, Box]] = []
     for i, unit in enumerate(units):
-        there = _common(unit, box)
+        there = common(unit, box)
         if i in names:  # the task holds it in any case
             held.append((_place(there, box), _place(there, unit), TaskRef(names[i])))
             continue
@@ -112,7 +112,7 @@ def _written(
 
 
 def _part(name: str, unit: Box, box: Box) -> Any:
-    index = inside(_common(unit, box), unit)
+    index = inside(common(unit, box), unit)
     return TaskRef(name) if index is None else operation(operator.getitem, (TaskRef(name), index))
 
 
@@ -121,7 +121,7 @@ def _place(part: Box, box: Box) -> tuple[slice, ...]:
     return tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
 
 
-def _common(one: Box, other: Box) -> Box:
+def common(one: Box, other: Box) -> Box:
     """What two boxes have in common."""
     return tuple([(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other)])
 
