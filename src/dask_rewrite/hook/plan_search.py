@@ -39,7 +39,7 @@ _AIMS = 4
 _WAITED_FOR = 0.98
 
 
-class _Best(NamedTuple):
+class Best(NamedTuple):
     """A plan and its run; what it is called, and how many blocks it reads again beyond what passes did."""
 
     graph: Graph
@@ -54,7 +54,7 @@ class Search:
     def __init__(
         self, original: Original, graph: Graph, outputs: list[Key], context: Context, may_repeat: bool
     ) -> None:
-        self.best: _Best | None = None
+        self.best: Best | None = None
         self.asked = 0  #: bytes of what is asked for, which every plan holds
         self._original, self._first, self._outputs = original, graph, outputs
         self._context, self._limit = context, context.options.memory_limit or 0
@@ -128,7 +128,7 @@ class Search:
         """What is asked for leaves no room, and no plan can hold so much less as to be taken."""
         return self.asked > _WAITED_FOR * self._limit and self.asked >= _LESS * self._least()
 
-    def found(self) -> _Best:
+    def found(self) -> Best:
         """The best plan, under names that no other plan has."""
         assert self.best is not None
         graph, run, name, again = self.best
@@ -144,7 +144,7 @@ class Search:
             and (node._dependencies or unmarked(name) != name)
         }
         renamed = with_names(graph, {old: new for old, new in names.items() if old != new})
-        return _Best(renamed, run, name, again)
+        return Best(renamed, run, name, again)
 
     def _doing_again(self, plan: Ordered, found: Evicted, name: str, aim: int) -> bool:
         """Look at a plan with some tasks done again, where tasks wait; true if it holds no more than that."""
@@ -163,7 +163,7 @@ class Search:
         """Simulate a plan; true if it holds no more than so much."""
         run = simulate(sizes, *self._layout)
         if self.best is None or run.least <= most or run.least < _LESS * self.best.run.least:
-            self.best = _Best(plan, run, name, again)
+            self.best = Best(plan, run, name, again)
         return run.least <= most
 
     def _least(self) -> int:

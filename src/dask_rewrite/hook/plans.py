@@ -16,7 +16,7 @@ from dask_rewrite.config import Options
 from dask_rewrite.graph.batches import is_batch
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import layer_name
-from dask_rewrite.hook.plan_search import Search
+from dask_rewrite.hook.plan_search import Best, Search
 from dask_rewrite.passes.coalesce import Coalesce
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.contract import Contract
@@ -87,13 +87,19 @@ def chosen(
         for aim in () if done or refused else search.aims():
             any(look(partial(at, aim), steps) for at, steps in above)
     best = search.found()
-    if trace is not None and best.again:
+    if trace is not None:
+        _tell(best, trace)
+    return best.graph, best.run
+
+
+def _tell(best: Best, trace: Trace) -> None:
+    """Note what was done for a plan, and what is not known of it."""
+    if best.again:
         said = f"blocks that are read again where there is no room: {best.again}"
         trace.remarks.applied(Reread.name, None, said, best.again)
-    if trace is not None and best.run.unknown:
+    if best.run.unknown:
         said = f"blocks of unknown size, so that more may be held: {best.run.unknown:,}"
         trace.remarks.missed("memory-limit", None, said)
-    return best.graph, best.run
 
 
 def _plans(
