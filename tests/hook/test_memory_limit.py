@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -183,7 +184,7 @@ def test_looking_that_fails_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch
     [
         (lambda: drawn((64, 2000), (2, 2000)), "storing the result"),
         (lambda: centred(drawn((64, 2000), (32, 2000))), "smaller chunks"),
-        (lambda: drawn((64, 4000), (1, 4000)).rechunk((64, 100)).std(axis=0), "new chunks first"),
+        (lambda: drawn((64, 4000), (1, 4000)).rechunk((64, 100)).std(axis=0), "array.rechunk.threshold"),
         (anomaly, "on its own first"),
     ],
 )
@@ -210,3 +211,13 @@ def test_wrong_values_are_named(wrong: dict[str, Any]) -> None:
 def test_contractions_take_the_smaller_limit(whole: Any, mine: Any, least: int) -> None:
     with dask.config.set({"rewrite.memory-limit": whole, "rewrite.contraction.memory-limit": mine}):
         assert memory_limit(Machine(1, 1, 1000), Options.current()) == least
+
+
+def test_what_would_help_a_rechunk_does(tmp_path: Path) -> None:
+    da.from_array(np.arange(64.0 * 4000).reshape(64, 4000), chunks=(1, 4000)).to_zarr(str(tmp_path / "x"))
+    held = {}
+    for threshold in (4, 32):
+        with dask.config.set({"array.rechunk.threshold": threshold}), limited("600 kB"):
+            made = da.from_zarr(str(tmp_path / "x")).rechunk((64, 100)).std(axis=0)
+            held[threshold] = dask_rewrite.forecast(made, threads=2).after.peak
+    assert held[32] <= 600_000 < held[4]
