@@ -9,14 +9,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask._task_spec import Task, TaskRef, _identity_cast
+from dask._task_spec import DataNode, Task, TaskRef, _identity_cast
 from dask.graph_manipulation import chunks
 
 import dask_rewrite
 from dask_rewrite.analysis.evaluate import Evaluator
 from dask_rewrite.analysis.facts import Fact
+from dask_rewrite.analysis.knowledge.stored import taken
 from dask_rewrite.analysis.memory import blocks
-from dask_rewrite.analysis.memory.calls import reaches_out
+from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.graph.batches import batch
 from dask_rewrite.graph.by_identity import ByIdentity
@@ -120,3 +121,38 @@ def test_what_stores_many_blocks_or_makes_them_first_gives_nothing(most: int | N
         found = dask_rewrite.forecast(stored, threads=2)
     assert found.after.peak <= found.before.peak < 2**20
     assert found.after.written == found.before.written == 2 * 3840 * 3840 * 8
+
+
+@pytest.mark.parametrize("names", [("mean",), ("mean", "max"), ("mean", "max", "std")])
+def test_reads_of_array_likes_count_what_they_take(names: tuple[str, ...]) -> None:
+    """Of what a task makes of them nothing can be told: partial results weigh less, or more."""
+
+    class Source:
+        shape, dtype, ndim = (480, 48, 64), np.dtype("f8"), 3
+
+        def __getitem__(self, index: Any) -> np.ndarray:
+            return np.ones([part.stop - part.start for part in index])
+
+    x = da.from_array(Source(), chunks=(2, -1, -1))
+    found = dask_rewrite.forecast(*[getattr(x, name)(axis=0) for name in names], threads=2)
+    assert found.before.read == found.after.read == x.nbytes
+
+
+def test_what_is_stated_of_a_source_says_what_is_read_of_it() -> None:
+    zeros = np.zeros((6, 4), "i4")
+    assert taken(zeros, (slice(1, 5), None, 0)) == 16
+    assert taken(zeros, (..., [0, 2])) == 48
+    assert taken(zeros, (slice(None), 0, 0)) is None
+    assert taken(zeros, "name") is None
+    assert taken(zeros.astype(object), slice(2)) is None
+    assert taken([1, 2], slice(2)) is None
+
+
+def test_files_that_a_program_is_given_are_read_in_its_steps() -> None:
+    file = DataNode("x", "a file")
+    read = operation(da.core.getter, (TaskRef("x0"), TaskRef("x1")))
+    steps = [("v", read), ("w", operation(operator.neg, (TaskRef("v"),)))]
+    funcs = straight_line(steps, {"x0": "x0", "x1": "x1"})
+    made = call_with_dict("y", funcs, {"x0": file, "x1": (slice(2),)}, frozenset(), False)
+    calls = [call for call in calls_of(made) if call.func is da.core.getter]
+    assert [call.args for call in calls] == [(file, (slice(2),))]

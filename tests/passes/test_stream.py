@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -304,3 +305,34 @@ def test_delayed_loads_that_are_wanted_themselves_are_held_for_that() -> None:
     x = da.stack([da.from_delayed(part, (60, 60), "f8") for part in parts])
     with on_threads():
         assert not streams(x.sum(axis=0), *parts)
+
+
+class Counted:
+    """Something that is read from, and how many blocks of it are there at one time."""
+
+    shape, dtype, ndim = (480, 48, 64), np.dtype("f8"), 3
+
+    def __init__(self) -> None:
+        self.held = self.most = 0
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        block = np.ones([part.stop - part.start for part in index])
+        weakref.finalize(block, self._let_go)
+        self.held += 1
+        self.most = max(self.most, self.held)
+        return block
+
+    def _let_go(self) -> None:
+        self.held -= 1
+
+
+@pytest.mark.parametrize("names", [("mean", "max"), ("mean", "max", "std")])
+def test_reads_of_a_chain_are_let_go_of_one_after_the_other(names: tuple[str, ...]) -> None:
+    """All that a task read was there before its first step: some sixty blocks."""
+    source = Counted()
+    x = da.from_array(source, chunks=(2, -1, -1))  # type: ignore[arg-type]
+    program = tuple([getattr(x, name)(axis=0) for name in names])
+    with dask.config.set(array_optimize=dask_rewrite.optimize, scheduler="sync"):
+        assert len(tasks_of(*program)) < 20
+        dask.compute(*program)
+    assert source.most <= 4

@@ -96,3 +96,15 @@ def test_of_what_is_selected_not_all_is_certain() -> None:
     for side in (found.before, found.after):
         assert side.unknown >= 48
         assert side.least < 4e6 < 28e6 < side.peak
+
+
+@pytest.mark.parametrize("chunks", [None, (10, 20, 30)])
+def test_numbers_that_are_stored_as_smaller_ones_count_as_stored(tmp_path: Path, chunks: Any) -> None:
+    xr = pytest.importorskip("xarray")
+    packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1, "chunksizes": chunks}
+    values = xr.Dataset({"a": (("t", "y", "x"), np.ones((40, 20, 30)))})
+    values.to_netcdf(tmp_path / "a.nc", engine="h5netcdf", encoding={"a": packed})
+    with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf", chunks={"t": 10}) as opened:
+        found = dask_rewrite.forecast(opened.a.mean("t").data, threads=2)
+    for run in (found.before, found.after):
+        assert run.read == run.decoded == 40 * 20 * 30 * 2

@@ -38,6 +38,8 @@ class Source(NamedTuple):
         How it is stored, where that is known.
     inner : tuple of int, optional
         Chunks that can be read by themselves, where those are shards.
+    itemsize : int, optional
+        Bytes of a number as it is stored, where it is decoded to another one.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,7 @@ class Source(NamedTuple):
     in_order: bool = False
     chunks: tuple[int, ...] | None = None
     inner: tuple[int, ...] | None = None
+    itemsize: int | None = None
 
 
 def source_of(value: Any) -> Any:
@@ -56,7 +59,8 @@ def source_of(value: Any) -> Any:
     in_order = getattr(file.stored, "order", None) == "C"  # of Zarr
     in_order |= type(file.stored).__name__ in ("Dataset", "Variable")
     lazy = type(value).__name__ == ADAPTER
-    return Source(tuple(value.shape), value.dtype, lazy, in_order, file.chunks, file.inner)
+    known = file.chunks, file.inner, file.itemsize
+    return Source(tuple(value.shape), value.dtype, lazy, in_order, *known)
 
 
 def getter(a: Any, b: Any, asarray: Any = True, lock: Any = None) -> Any:

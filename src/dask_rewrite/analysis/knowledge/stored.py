@@ -47,12 +47,42 @@ def decoded(source: Any, index: Any) -> int | None:
     chunks = _chunks(known) if type(known) is Source else None
     if chunks is None:
         return None
+    count = _count(index, known.shape, chunks)
+    return None if count is None else prod(chunks) * count * (known.itemsize or known.dtype.itemsize)
+
+
+def taken(source: Any, index: Any) -> int | None:
+    """Bytes of what an index reads of anything that states its shape and dtype; None if that is not known.
+
+    Of numbers that are stored as smaller ones, what is stored is counted.
+
+    Examples
+    --------
+    >>> import zarr
+    >>> taken(zarr.zeros((6, 4), chunks=(3, 2), dtype="i4"), (slice(1, 5), 0))
+    16
+    """
+    known = source_of(source)
+    shape, dtype = getattr(known, "shape", None), getattr(known, "dtype", None)
+    if type(shape) is not tuple or not all(isinstance(n, (int, np.integer)) for n in shape):
+        return None
+    if not isinstance(dtype, np.dtype) or dtype.hasobject:
+        return None
+    count = _count(index, shape, (1,) * len(shape))
+    packed = known.itemsize if type(known) is Source else None
+    return None if count is None else count * (packed or dtype.itemsize)
+
+
+def _count(index: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> int | None:
+    """How many chunks hold a part of what an index takes; None if it is of a kind that nobody knows."""
     items = tuple([item for item in (index if type(index) is tuple else (index,)) if item is not None])
+    if len([item for item in items if item is not Ellipsis]) > len(chunks):
+        return None
     items = replace_ellipsis(len(chunks), items)
     items += (slice(None),) * (len(chunks) - len(items))
-    counts = [_touched(item, n, chunk) for item, n, chunk in zip(items, known.shape, chunks)]
+    counts = [_touched(item, n, chunk) for item, n, chunk in zip(items, shape, chunks)]
     touched = [count for count in counts if count is not None]
-    return prod((*chunks, *touched)) * known.dtype.itemsize if len(touched) == len(counts) else None
+    return prod(touched) if len(touched) == len(counts) else None
 
 
 def _touched(item: Any, length: int, chunk: int) -> int | None:

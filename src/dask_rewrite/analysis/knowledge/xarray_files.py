@@ -26,6 +26,7 @@ class File(NamedTuple):
     stored: Any  #: an HDF5 dataset, a Zarr array, or a variable of a netCDF file
     chunks: tuple[int, ...] | None  #: how it is stored, where positions in the array are those in the file
     inner: tuple[int, ...] | None = None  #: chunks inside of these, where these are shards
+    itemsize: int | None = None  #: bytes of a number that is stored, where it is decoded to another one
 
     @classmethod
     def of_zarr(cls, stored: Any) -> File:
@@ -47,7 +48,8 @@ def file_behind(source: Any) -> File | None:
     file, dtype = _stored(inner)
     if file is None or not _gives(functions[::-1], dtype, source.dtype):
         return None
-    return file if whole else File(file.stored, None)
+    itemsize = None if dtype.itemsize == source.dtype.itemsize else dtype.itemsize
+    return (file if whole else File(file.stored, None))._replace(itemsize=itemsize)
 
 
 def is_closed(source: Any) -> bool:

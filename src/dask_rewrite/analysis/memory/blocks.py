@@ -17,7 +17,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.facts import UNKNOWN, Fact, Facts
 from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.selecting import ends_in_topk
-from dask_rewrite.analysis.knowledge.stored import decoded
+from dask_rewrite.analysis.knowledge.stored import decoded, taken
 from dask_rewrite.analysis.memory.arguments import guessed
 from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
 from dask_rewrite.analysis.memory.shown import shows_first
@@ -254,11 +254,13 @@ class Results:
 
     def reads(self, calls: Iterable[Task]) -> list[tuple[int | None, int | None]]:
         """Bytes that each getter among calls reads from a file, and those of the chunks that it decodes."""
-        return [
-            (self._size_of(call), decoded(self._value(call.args[0]), literal(call.args[1])))
-            for call in calls
-            if is_in(call.func, LOADING) and len(call.args) > 1 and self._is_file(call.args[0])
-        ]
+        found = []
+        for call in calls:
+            if is_in(call.func, LOADING) and len(call.args) > 1 and self._is_file(call.args[0]):
+                source, index = self._value(call.args[0]), literal(call.args[1])
+                nbytes = taken(source, index)  # of an array-like, too, of which no result is known
+                found.append((self._size_of(call) if nbytes is None else nbytes, decoded(source, index)))
+        return found
 
     def calls(self, node: Any) -> list[Task]:
         """The calls in a task that may read or write; templates are looked at once."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MethodType
 from typing import Any
 
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
+from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
 from dask.core import flatten
 
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
@@ -81,10 +81,14 @@ def calls_of(node: Any) -> Iterator[Task]:
             else:
                 values = {name: _within(value, scope) for name, value in frame.inputs.items()}
                 stack.extend([(value, {}) for value in values.values()])
-                plain = {name: value for name, value in values.items() if not isinstance(value, GraphNode)}
+                plain = {name: value for name, value in values.items() if not _is_computed(value)}
                 stack.extend([(body, plain) for body in frame.bodies])
         elif isinstance(each, NestedContainer):
             stack.extend([(arg, scope) for arg in each.args])
+
+
+def _is_computed(value: Any) -> bool:
+    return isinstance(value, GraphNode) and type(value) is not DataNode
 
 
 def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
