@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+from dask._task_spec import GraphNode
 from toolz import functoolz
 
 from dask_rewrite.analysis.knowledge import known
@@ -144,7 +145,7 @@ def _rare(kind: Any, value: Any) -> Any:
         return kind, *value
     if kind is np.random.SeedSequence:  # two seeds draw other numbers, but of the same kind
         return (kind,)
-    if callable(value) and value in KNOWN:
+    if callable(value) and not isinstance(value, GraphNode) and value in KNOWN:  # tasks pickle to be hashed
         return "function", value
     raise TypeError(f"{kind} is not compared")
 
