@@ -144,6 +144,10 @@ def test_what_is_stated_of_a_source_says_what_is_read_of_it() -> None:
     assert taken(zeros, (..., [0, 2])) == 48
     assert taken(zeros, (slice(None), 0, 0)) is None
     assert taken(zeros, "name") is None
+    for mask in ([True, False, True], np.zeros(zeros.shape, bool), True):
+        assert taken(zeros, mask) is None
+    assert taken(zeros, ([0, 1], [0, 1])) is None
+    assert taken(zeros[:0], [0]) == 0
     assert taken(zeros.astype(object), slice(2)) is None
     assert taken([1, 2], slice(2)) is None
 

@@ -17,7 +17,7 @@ import dask_rewrite
 from dask_rewrite.analysis.memory.evictions import Evicted, evictions
 from dask_rewrite.analysis.memory.turns import last_uses
 from dask_rewrite.analysis.memory.work import Work
-from dask_rewrite.hook import plans
+from dask_rewrite.hook import plan_search, plans
 from helpers import switched_on
 
 #: Tall blocks: so many, of so many rows and columns.
@@ -104,7 +104,7 @@ def test_ways_that_do_much_again_are_looked_at_last(
     more: float, others: bool, twice: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other plans come before them, here one that reads all twice; where none fits they are what there is."""
-    monkeypatch.setattr(plans, "_MORE", more)
+    monkeypatch.setattr(plan_search, "_MORE", more)
     if not others:
         real = plans._plans
         monkeypatch.setattr(plans, "_plans", lambda *given: islice(real(*given), 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from toolz import pipe
@@ -74,39 +73,3 @@ def test_calls_that_nobody_knows_are_steps_of_their_own() -> None:
     assert apart({"x": 3}) == nested({"x": 3}) == 5
     known = Task("y", operator.add, Task(None, abs, TaskRef("x")), 1)
     assert outliner.apart(known) is known
-
-
-def test_what_later_steps_use_is_made_in_them() -> None:
-    """What a program is given is there until it ends, and the file is given once."""
-    file = Words([1, 2, 3])
-    parts = [Task(None, operator.getitem, file, slice(i)) for i in range(4)]
-    before = [TaskRef("x"), *map(TaskRef, range(3))]
-    members = {i: Task(i, operator.add, parts[i], before[i]) for i in range(4)}
-    made = Outliner().program(3, members, TaskRef(3), False)
-    frame = frame_of(made)
-    assert frame is not None
-    work = [value for value in frame.inputs.values() if isinstance(value, Task)]
-    assert len(work) == 1  # the first step
-    assert sum(value is file for value in frame.inputs.values()) == 1
-    assert made({"x": [7]}) == [1, 2, 3, 1, 2, 1, 7]
-
-
-def test_members_that_wait_for_nothing_are_steps_where_they_stand() -> None:
-    def read(file: str, i: int) -> Task:
-        return Task(f"{file}{i}", da.core.getter, TaskRef(file), (slice(i, i + 2),))
-
-    members = {
-        "u0": read("u", 0),
-        "y0": Task("y0", np.negative, TaskRef("u0")),
-        "u1": read("u", 1),
-        "y1": Task("y1", np.add, TaskRef("u1"), TaskRef("y0")),
-    }
-    made = Outliner().program("y", members, TaskRef("y1"), False)
-    frame = frame_of(made)
-    assert frame is not None
-    assert [value.func for value in frame.inputs.values() if isinstance(value, Task)] == [da.core.getter]
-    nodes = {"u": DataNode("u", np.arange(4.0)), "y": made}
-    fact = Facts(nodes.get).of("y")
-    assert fact is not None
-    assert fact.shape == (2,)
-    assert made({"u": np.arange(4.0)}).tolist() == [1, 1]

@@ -105,7 +105,7 @@ def test_a_quarter_is_enough_where_blocks_wait_for_neighbours_because_of_regrid(
         y = x[:, 2:, 1:-1] + x[:, :-2, 1:-1] + x[:, 1:-1, 2:] + x[:, 1:-1, :-2] - 4 * x[:, 1:-1, 1:-1]
         return y.std(axis=0)
 
-    x = da.random.default_rng(0).random((360, 48, 64), chunks=(60, 24, 32))
+    x = da.random.default_rng(0).random((360, 48, 60), chunks=(40, 16, 20))
     for program, least, some in (
         (stencil_over_time, x.nbytes, True),
         (stencil_over_time, 8 * x.nbytes, False),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -45,7 +46,8 @@ class FuseChains:
     max_depth : int
         Nesting that fused tasks may reach.
     max_sources : int
-        Sources (tasks without dependencies) that one task may absorb, so that loads stay parallel.
+        Sources (tasks without dependencies) that one task may absorb, so that loads stay parallel, and
+        blocks that a chain may make beside what it hands on: all of them are there before its first step.
     """
 
     name: ClassVar[str] = "fuse-chains"
@@ -70,7 +72,7 @@ class FuseChains:
         absorbed = {p for producers in links.values() for p in producers}
         fused = 0
         for top in [key for key in links if key not in absorbed]:
-            for chain in self._cut(_chain(top, links), links):
+            for chain in self._cut(_chain(top, links), links, nodes):
                 if not context.remarks.allow(self.name, chain[0]):
                     continue
                 for key in chain:
@@ -142,13 +144,27 @@ class FuseChains:
                 after.add(key)  # which may write into what the other takes as well
         return links
 
-    def _cut(self, chain: list[Key], links: Mapping[Key, list[Key]]) -> list[list[Key]]:
-        """Pieces of a chain that are not too long; a consumer of several sources stays with all of these."""
-        if len(chain) <= self.max_length:
+    def _cut(
+        self, chain: list[Key], links: Mapping[Key, list[Key]], nodes: Mapping[Key, GraphNode]
+    ) -> list[list[Key]]:
+        """Pieces of a chain that are not too long, and are given no more than so many blocks to begin with.
+
+        A consumer of several sources stays with all of these.
+        """
+        if len(chain) <= min(self.max_length, self.max_sources):
             return [chain]
         several = (i for i, key in enumerate(chain) if len(links.get(key, ())) > 1)
         end = next(several, len(chain))
-        pieces = [chain[i : min(i + self.max_length, end)] for i in range(0, end, self.max_length)]
+        members = frozenset(chain)
+        pieces: list[list[Key]] = []
+        given = 0
+        for key in chain[:end]:
+            more = _given(nodes[key], members)
+            if not pieces or len(pieces[-1]) == self.max_length or given + more > self.max_sources:
+                pieces.append([])
+                given = 0
+            pieces[-1].append(key)
+            given += more
         if pieces and len(pieces[-1]) + len(chain) - end <= self.max_length:
             pieces[-1].extend(chain[end:])
         else:
@@ -229,6 +245,19 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context
     if annotations and merged(annotations.get(key), annotations.get(dep)) is None:
         return False
     return _may_move(graph.nodes[key], context) and _may_move(below, context)
+
+
+def _given(node: GraphNode, members: Set[Key]) -> int:
+    """Calls in a task that need none of the members: a program is given what they make, all of it at once."""
+    found = 0
+    stack: list[Any] = [node]
+    while stack:
+        here = stack.pop()
+        if here is not node and here._dependencies.isdisjoint(members):
+            found += type(here) is Task and here.func is not operator.getitem
+        elif isinstance(here, Task):
+            stack += [child for child in children(here) if isinstance(child, Task)]
+    return found
 
 
 def _joins(task: Task) -> bool:

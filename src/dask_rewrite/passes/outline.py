@@ -7,23 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
+from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
-from dask.utils import ndeepmap
 
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge import known_call
-from dask_rewrite.graph.nodes import (
-    GATHERING,
-    Deps,
-    call_with_dict,
-    children,
-    literal,
-    make_container,
-    nameless,
-)
+from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container, nameless
 from dask_rewrite.graph.program import Programs, operation, shape_of
 from dask_rewrite.graph.templates import calls_frame, is_template
 from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
@@ -32,8 +23,6 @@ from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
 _PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type, np.dtype])
 #: Functions that call nothing of the user.
 _OURS = GATHERING | {id(operator.iadd), id(chunks.bind), id(chunks.checkpoint)}
-#: Calls that are read as a whole, with all their arguments: they are given to a program as they are.
-_WHOLE = frozenset(map(id, (_execute_subgraph, ndeepmap)))
 
 
 class Outliner:
@@ -103,17 +92,11 @@ class Outliner:
 
 
 class _Outline:
-    """Takes out of tasks what does not depend on others of them.
-
-    What a program is given is there from its first step to its last. So work that later steps use is done
-    in these, and only what it is done with is given: a long chain reads one block after the other.
-    """
+    """Takes out of tasks what does not depend on others of them."""
 
     def __init__(self, tasks: Mapping[Any, Any], effects: Effects) -> None:
         self._tasks, self._effects = tasks, effects
         self._known: dict[Any, TaskRef] = {}
-        self._objects: dict[int, TaskRef] = {}
-        self._begun = False  # there is a step already
         #: what the program is given, and what that depends on
         self.given: dict[str, Any] = {}
         self.needs: Deps = frozenset()
@@ -121,17 +104,13 @@ class _Outline:
     def member(self, name: Any) -> Task | None:
         """The step of a task; None if it is given to the program as a whole."""
         task = self._tasks[name]
-        if not task._dependencies.isdisjoint(self._tasks):
-            made = self.expression(task)
-        elif type(task) is Task and self._effects.unknown(task):
+        if task._dependencies.isdisjoint(self._tasks):
+            if type(task) is not Task or not self._effects.unknown(task):
+                self._known[name] = self._give(nameless(task) if type(task) is Task else task)
+                return None
             # in a step, or its StopIteration would be lost; what differs from block to block is given
-            made = _call(task, self._given)
-        elif self._begun and type(task) is Task and self._is_work(task):
-            made = self._own(task)
-        else:
-            self._known[name] = self._give(nameless(task) if type(task) is Task else task)
-            return None
-        self._begun = True
+            return _call(task, self._given)
+        made = self.expression(task)
         assert isinstance(made, Task)
         return made
 
@@ -149,8 +128,7 @@ class _Outline:
             # nothing is known of a program whose steps are given to it
             return node if kind in _PLAIN or is_template(node) else self._give(node)
         if node._dependencies.isdisjoint(self._tasks):
-            known = self._is_work(node) and not self._effects.unknown(node)
-            return self._own(node) if known else self._give(node)
+            return self._give(node)
         if kind is Task:
             return _call(node, self.expression)
         if isinstance(node, NestedContainer):
@@ -158,40 +136,11 @@ class _Outline:
             return make_container(node, args, operation(tuple, args)._dependencies)
         return node.substitute({dep: self._known[dep].key for dep in node._dependencies & self._known.keys()})
 
-    def _is_work(self, node: Any) -> bool:
-        """Whether it makes something, and does not only gather or take one of several results."""
-        if isinstance(node, NestedContainer) or (type(node) is Task and id(node.func) in GATHERING):
-            return any(map(self._is_work, node.args))
-        if type(node) is not Task or id(node.func) in _WHOLE:
-            return False
-        return node.func is not operator.getitem or type(node.args[0]) is not TaskRef
-
-    def _own(self, node: Any) -> Any:
-        """Work that depends on no other task, in a step; what differs from block to block is given."""
-        if not self._is_work(node):
-            alike = node is None or type(node) in (bool, type) or is_template(node)
-            return node if alike else self.expression(node) if type(node) is TaskRef else self._give(node)
-        if isinstance(node, NestedContainer):
-            args = tuple(map(self._own, node.args))
-            return make_container(node, args, operation(tuple, args)._dependencies)
-        args, named = tuple(map(self._own, node.args)), node.kwargs.items()
-        options = _PLAIN if node.func is not dict else frozenset[type]()  # these are alike for all blocks
-        kwargs = {name: arg if type(arg) in options else self._own(arg) for name, arg in named}
-        return operation(node.func, args, kwargs)
-
     def _given(self, value: Any) -> Any:
         keeps = value is None or (callable(value) and not isinstance(value, GraphNode))
         return value if keeps else self._give(value)
 
     def _give(self, value: Any) -> TaskRef:
-        found = literal(value)
-        if isinstance(found, (GraphNode, TaskRef)) or type(found) in _PLAIN:
-            return self._give_anew(value)
-        if id(found) not in self._objects:  # such as a file, of which many blocks are read
-            self._objects[id(found)] = self._give_anew(value)
-        return self._objects[id(found)]
-
-    def _give_anew(self, value: Any) -> TaskRef:
         name = f"x{len(self.given)}"
         self.given[name] = value
         if type(value) is TaskRef:

@@ -78,6 +78,8 @@ def _count(index: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> int |
     items = tuple([item for item in (index if type(index) is tuple else (index,)) if item is not None])
     if len([item for item in items if item is not Ellipsis]) > len(chunks):
         return None
+    if len([item for item in items if isinstance(item, (list, np.ndarray))]) > 1:
+        return None  # of some libraries points, of others a grid
     items = replace_ellipsis(len(chunks), items)
     items += (slice(None),) * (len(chunks) - len(items))
     counts = [_touched(item, n, chunk) for item, n, chunk in zip(items, shape, chunks)]
@@ -88,10 +90,15 @@ def _count(index: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> int |
 def _touched(item: Any, length: int, chunk: int) -> int | None:
     """How many chunks an index touches along one axis."""
     if isinstance(item, slice):
-        taken = range(*item.indices(length))
-        if taken and abs(taken.step) <= chunk:
-            return abs(taken[-1] // chunk - taken[0] // chunk) + 1
-        return len(taken)
+        places = range(*item.indices(length))
+        if places and abs(places.step) <= chunk:
+            return abs(places[-1] // chunk - places[0] // chunk) + 1
+        return len(places)
     if isinstance(item, (list, np.ndarray)):
-        return len(np.unique(np.asarray(item) % length // chunk))
-    return 1 if isinstance(item, (int, np.integer)) else None
+        picked = np.asarray(item)
+        if (
+            picked.ndim != 1 or picked.dtype.kind not in "iu"
+        ):  # masks are of other lengths than what they take
+            return 0 if picked.size == 0 else None
+        return len(np.unique(picked % length // chunk)) if length else 0
+    return 1 if isinstance(item, (int, np.integer)) and not isinstance(item, bool) else None
