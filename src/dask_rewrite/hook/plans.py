@@ -42,8 +42,9 @@ def chosen(
     """The first plan that fits, or else the one that holds least; and its simulated run.
 
     Tried are the graph as it is, and what :func:`taking_turns` makes of it; then the same without batches of
-    tiny tasks, whose results are all held as long as one of them; then blocks are read again for which there
-    is no room, or all that would wait for a reduction over many blocks, or for any other task.
+    tiny tasks, whose results are all held as long as one of them, and without accumulated products; then
+    blocks are read again for which there is no room, or all that would wait for a reduction over many blocks,
+    or for any other task. Where nothing fits, it is tried to hold somewhat more than the limit.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def _touched(item: Any, length: int, chunk: int) -> int | None:
         picked = np.asarray(item)
         if (
             picked.ndim != 1 or picked.dtype.kind not in "iu"
-        ):  # masks are of other lengths than what they take
+        ):  # a mask is as long as the axis
             return 0 if picked.size == 0 else None
         return len(np.unique(picked % length // chunk)) if length else 0
     return 1 if isinstance(item, (int, np.integer)) and not isinstance(item, bool) else None
