@@ -96,9 +96,7 @@ def _touched(item: Any, length: int, chunk: int) -> int | None:
         return len(places)
     if isinstance(item, (list, np.ndarray)):
         picked = np.asarray(item)
-        if (
-            picked.ndim != 1 or picked.dtype.kind not in "iu"
-        ):  # a mask is as long as the axis
+        if picked.ndim != 1 or picked.dtype.kind not in "iu":  # a mask is as long as the axis
             return 0 if picked.size == 0 else None
         return len(np.unique(picked % length // chunk)) if length else 0
     return 1 if isinstance(item, (int, np.integer)) and not isinstance(item, bool) else None
