@@ -19,7 +19,7 @@ from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.turns import thrifty_order
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
-from dask_rewrite.hook.reading_again import reading_again, with_copies
+from dask_rewrite.hook.reading_again import ReadingAgain, with_copies
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread import Reread
 from dask_rewrite.passes.take_turns.gates import Ordered, Turns, taking_turns
@@ -83,11 +83,12 @@ class Search:
             return True
         if sizes.unknown:
             return False
-        self.above.append(partial(self._look_above, ordered, name, peak, floor))
+        again = ReadingAgain(ordered, self._context)
+        self.above.append(partial(self._look_above, again, name, peak, floor))
         if not self._may_repeat or floor > limit:
             return False
         whole = sum(sizes.likely.seconds)
-        for way, found in enumerate(reading_again(ordered, limit, self._context)):
+        for way, found in enumerate(again.ways(limit)):
             look = partial(self._doing_again, ordered, found, f"{name} again {way}", limit)
             if found.seconds(sizes.likely) > _MORE * whole:
                 self.later.append(look)
@@ -95,14 +96,14 @@ class Search:
                 return True
         return False
 
-    def _look_above(self, plan: Ordered, name: str, peak: int, floor: int, aim: int) -> bool:
+    def _look_above(self, again: ReadingAgain, name: str, peak: int, floor: int, aim: int) -> bool:
         """Look at a plan, for one that holds no more than ``aim``; true if there is one."""
         name = f"{name} at {aim}"
-        if peak <= aim and self._with_turns(plan, name, aim):
+        if peak <= aim and self._with_turns(again.plan, name, aim):
             return True
-        ways = reading_again(plan, aim, self._context) if self._may_repeat and floor <= aim else ()
+        ways = again.ways(aim) if self._may_repeat and floor <= aim else ()
         return any(
-            self._doing_again(plan, found, f"{name} again {way}", aim) for way, found in enumerate(ways)
+            self._doing_again(again.plan, found, f"{name} again {way}", aim) for way, found in enumerate(ways)
         )
 
     def aims(self) -> Iterator[int]:

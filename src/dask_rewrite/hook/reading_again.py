@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from dask._task_spec import TaskRef
@@ -28,7 +29,7 @@ _TIMES = 8
 _FILLED = (0.75, 0.95)
 
 
-def reading_again(plan: Ordered, limit: int, context: Context) -> Iterator[Evicted]:
+class ReadingAgain:
     """The same tasks, of which some are done twice: what they read is let go of meanwhile.
 
     Along one order, whenever there is no room, the block goes that is used last (Belady's rule), and is read
@@ -40,29 +41,56 @@ def reading_again(plan: Ordered, limit: int, context: Context) -> Iterator[Evict
     ----------
     plan : Ordered
         The plan, and an order in which it holds little.
-    limit : int
-        Bytes.
     context : Context
         What is known of the program.
-
-    Yields
-    ------
-    Evicted
-        Ways for which there is room one by one, those that do least again first; costly work comes last.
     """
-    work, before = plan.sized.likely, frozenset[int]()
-    for costly in (False, True):
-        again = _repeatable(plan, context, limit // _SMALL, costly)
-        if again == before:
-            continue
-        before = again
-        most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
-        orders = plan.order, depth_first(work)
-        ways = [evictions(work, each, int(limit * part), again, most) for each in orders for part in _FILLED]
-        yield from sorted(
-            [found for found in ways if found is not None and found.copies],
-            key=lambda found: found.seconds(work),
-        )
+
+    def __init__(self, plan: Ordered, context: Context) -> None:
+        self.plan, self._context = plan, context
+        self._found: dict[bool, list[int]] = {}  # what may be done again, with costly work and without
+
+    def ways(self, limit: int) -> Iterator[Evicted]:
+        """Ways for which there is room one by one, those that do least again first; costly work comes last.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes.
+        """
+        work, before = self.plan.sized.likely, frozenset[int]()
+        for costly in (False, True):
+            again = self._repeatable(limit // _SMALL, costly)
+            if again == before:
+                continue
+            before = again
+            most = _TIMES * sum([again.isdisjoint(work.inputs[task]) for task in again])
+            orders = self.plan.order, self._depth_first
+            ways = [
+                evictions(work, each, int(limit * part), again, most) for each in orders for part in _FILLED
+            ]
+            yield from sorted(
+                [found for found in ways if found is not None and found.copies],
+                key=lambda found: found.seconds(work),
+            )
+
+    @cached_property
+    def _depth_first(self) -> list[int]:
+        return depth_first(self.plan.sized.likely)
+
+    def _repeatable(self, least: int, costly: bool) -> frozenset[int]:
+        """The tasks that may be done again: what weighs enough to be let go of, and views."""
+        if costly not in self._found:
+            self._found[costly] = self._find(costly)
+        owned = self.plan.sized.likely.owned
+        return frozenset([task for task in self._found[costly] if owned[task] > least or not owned[task]])
+
+    def _find(self, costly: bool) -> list[int]:
+        context = self._context.forked(self._context.options)
+        try:
+            found = Repeatable(Site(self.plan.graph, context), 0, costly).found
+        finally:
+            context.close()
+        return [task for task, key in enumerate(self.plan.sized.keys) if key in found]
 
 
 def with_copies(plan: Ordered, found: Evicted) -> Ordered:
@@ -88,20 +116,3 @@ def with_copies(plan: Ordered, found: Evicted) -> Ordered:
         results[user] = results[user]._replace(view=copies.get(view or "", view))
     other = Sized(keys, results, [found.work(sized.likely)])
     return Ordered(replace(graph, nodes=nodes, annotations=annotations), other, found.order)
-
-
-def _repeatable(plan: Ordered, context: Context, least: int, costly: bool) -> frozenset[int]:
-    """The tasks that may be done again: what weighs enough to be let go of, and views."""
-    context = context.forked(context.options)
-    try:
-        found = Repeatable(Site(plan.graph, context), 0, costly).found
-    finally:
-        context.close()
-    owned = plan.sized.likely.owned
-    return frozenset(
-        [
-            task
-            for task, key in enumerate(plan.sized.keys)
-            if key in found and (owned[task] > least or not owned[task])
-        ]
-    )

@@ -175,7 +175,8 @@ class Edit:
             return self._read
         pieces = [self._piece(axis, ends) for axis, ends in enumerate(box)]
         needed = [self._tight.get(unit, unit) for unit in units]
-        seen = [(a - c, b - c) for unit in needed if self._tight for (a, b), (c, _) in zip(unit, box)]
+        tight = needed if self._tight else ()  # else the pieces say where units lie
+        seen = [(a - c, b - c) for unit in tight for (a, b), (c, _) in zip(unit, box)]
         alike = own, tuple(seen), *[places for _, places in pieces]
         text = self._texts.get(alike)
         if text is None:
