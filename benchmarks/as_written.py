@@ -4,8 +4,9 @@
     python -m benchmarks.as_written large                four times the days, and finer
     python -m benchmarks.as_written small eof cells      only these
 
-For each: whether the answers are the same, tasks, seconds to optimize, bytes held at most on two threads, and
-seconds of the processor to optimize and compute, which a busy machine changes little.
+For each: whether the answers are the same; tasks; seconds to optimize; on two threads the bytes held at most
+between tasks, and those allocated at most, inside of tasks too; and seconds of the processor to optimize and
+compute, which a busy machine changes little.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.threaded
 import zarr
+from dask.core import flatten
 
 import dask_rewrite
 from benchmarks.forecasts import Added
 from benchmarks.harness.figures import same
+from benchmarks.harness.memory import traced
 from benchmarks.harness.rows import geometric_mean
 from benchmarks.harness.table import grid, show
 from benchmarks.workloads.written_data import SIZES, Data
@@ -34,7 +38,7 @@ from benchmarks.workloads.written_work import WORK
 PROGRAMS: dict[str, Callable[[Data], Any]] = {**FIELDS, **WORK}
 #: Of turns the best time counts, and the middle of what was held: threads make it differ.
 TURNS = 3
-FIGURES = ("tasks", "optimize", "held", "processor")
+FIGURES = ("tasks", "optimize", "held", "allocated", "processor")
 _NAMES = ("array_optimize", "delayed_optimize", "bag_optimize")
 SIDES: dict[str, dict[str, Any]] = {
     "stock": {"array_optimize": None, "delayed_optimize": None, "bag_optimize": None},
@@ -86,6 +90,14 @@ def computed(program: Callable[[Data], Any], data: Data) -> tuple[int, float, li
     return held.peak, seconds, _plain(zarr.open(path)[...] if path else answer)
 
 
+def allocated(program: Callable[[Data], Any], data: Data) -> int:
+    """Bytes that Python and NumPy allocate at most while the tasks run: blocks inside of tasks count too."""
+    parts, _ = collections(program(data))
+    expression = dask.base.collections_to_expr(parts).optimize()
+    graph, keys = dict(expression.__dask_graph__()), list(flatten(expression.__dask_keys__()))
+    return traced(lambda: dask.threaded.get(graph, keys))[1]
+
+
 def measured(program: Callable[[Data], Any], data: Data) -> tuple[str, dict[str, tuple[float, float]]]:
     """Whether answers are the same, and each figure of stock's and ours."""
     found: dict[str, tuple[float, ...]] = {}
@@ -93,15 +105,15 @@ def measured(program: Callable[[Data], Any], data: Data) -> tuple[str, dict[str,
     for side in SIDES:
         with switched(side):
             found[side] = optimized(program, data)
-    best: dict[str, list[tuple[int, float]]] = {side: [] for side in SIDES}
+    best: dict[str, list[tuple[int, int, float]]] = {side: [] for side in SIDES}
     for _ in range(TURNS):
         for side in SIDES:
             with switched(side):
                 held, seconds, answers[side] = computed(program, data)
-            best[side].append((held, seconds))
+                best[side].append((held, allocated(program, data), seconds))
     for side, runs in best.items():
-        middle = sorted(held for held, _ in runs)[TURNS // 2]
-        found[side] = (*found[side], middle, min(seconds for _, seconds in runs))
+        held, most, _ = (sorted(figures)[TURNS // 2] for figures in zip(*runs, strict=True))
+        found[side] = (*found[side], held, most, min(seconds for *_, seconds in runs))
     pairs = zip(FIGURES, *found.values(), strict=True)
     return same(answers["stock"], answers["ours"]), {name: (a, b) for name, a, b in pairs}
 
@@ -118,7 +130,7 @@ def main(arguments: list[str]) -> int:
             wrong += [name] * (is_same == "NO")
             line = [name, is_same]
             for figure, (stock, ours) in figures.items():
-                unit = {"tasks": "", "held": "B"}.get(figure, "s")
+                unit = {"tasks": "", "held": "B", "allocated": "B"}.get(figure, "s")
                 if stock and ours:
                     ratios[figure][name] = ours / stock
                 line += [show(stock, unit), show(ours, unit), f"{ours / stock:.2f}" if stock else "-"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from toolz import pipe
@@ -73,3 +74,30 @@ def test_calls_that_nobody_knows_are_steps_of_their_own() -> None:
     assert apart({"x": 3}) == nested({"x": 3}) == 5
     known = Task("y", operator.add, Task(None, abs, TaskRef("x")), 1)
     assert outliner.apart(known) is known
+
+
+def test_loads_are_done_in_the_steps_that_use_them() -> None:
+    """What a program is given is there until it ends: a slice, and not the block. Programs stay shared."""
+
+    def read(i: int) -> Task:
+        return Task(f"u{i}", da.core.getter, TaskRef("u"), (slice(i, i + 2),))
+
+    outliner = Outliner()
+    made = []
+    for i in range(2):
+        members = {
+            "a": read(i),
+            "b": Task("b", np.negative, TaskRef("a")),
+            "y": Task("y", np.add, TaskRef("b"), read(i + 2)),  # nested in what uses it
+        }
+        made.append(outliner.program("y", members, TaskRef("y"), False))
+    first, second = map(frame_of, made)
+    assert first is not None
+    assert second is not None
+    assert first.bodies == second.bodies
+    assert [value for value in first.inputs.values() if isinstance(value, Task)] == []
+    assert sum(type(value) is TaskRef for value in first.inputs.values()) == 1  # the file
+    fact = Facts({"u": DataNode("u", np.arange(6.0)), "y": made[0]}.get).of("y")
+    assert fact is not None
+    assert fact.shape == (2,)
+    assert made[1]({"u": np.arange(6.0)}).tolist() == [2, 2]

@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
+from toolz import pipe
 
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.aliases import without_aliases
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import Depths, survey
-from dask_rewrite.graph.nodes import Deps, children, under
+from dask_rewrite.graph.nodes import Deps, children, needs_of, under
+from dask_rewrite.graph.templates import frame_of
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.framed import Framed
 from dask_rewrite.passes.movement.moves import JOINS
@@ -47,7 +49,8 @@ class FuseChains:
         Nesting that fused tasks may reach.
     max_sources : int
         Sources (tasks without dependencies) that one task may absorb, so that loads stay parallel, and
-        blocks that a chain may make beside what it hands on: all of them are there before its first step.
+        blocks that a chain may make beside what it hands on: a step of a program names all that later
+        steps are given, and programs of few steps are the same ones.
     """
 
     name: ClassVar[str] = "fuse-chains"
@@ -147,24 +150,24 @@ class FuseChains:
     def _cut(
         self, chain: list[Key], links: Mapping[Key, list[Key]], nodes: Mapping[Key, GraphNode]
     ) -> list[list[Key]]:
-        """Pieces of a chain that are not too long, and are given no more than so many blocks to begin with.
+        """Pieces of a chain that are not too long, and make no more than so many blocks on the way.
 
         A consumer of several sources stays with all of these.
         """
-        if len(chain) <= min(self.max_length, self.max_sources):
+        if len(chain) == 2:
             return [chain]
         several = (i for i, key in enumerate(chain) if len(links.get(key, ())) > 1)
         end = next(several, len(chain))
         members = frozenset(chain)
         pieces: list[list[Key]] = []
-        given = 0
+        made = 0
         for key in chain[:end]:
-            more = _given(nodes[key], members)
-            if not pieces or len(pieces[-1]) == self.max_length or given + more > self.max_sources:
+            more = _made(nodes[key], members)
+            if not pieces or len(pieces[-1]) == self.max_length or made + more > self.max_sources:
                 pieces.append([])
-                given = 0
+                made = 0
             pieces[-1].append(key)
-            given += more
+            made += more
         if pieces and len(pieces[-1]) + len(chain) - end <= self.max_length:
             pieces[-1].extend(chain[end:])
         else:
@@ -247,16 +250,20 @@ def _may_link(key: Key, dep: Key, graph: Graph, outputs: frozenset[Key], context
     return _may_move(graph.nodes[key], context) and _may_move(below, context)
 
 
-def _given(node: GraphNode, members: Set[Key]) -> int:
-    """Calls in a task that need none of the members: a program is given what they make, all of it at once."""
+def _made(node: GraphNode, members: Set[Key]) -> int:
+    """Calls in a task that need none of the members, those in the steps of a program too."""
     found = 0
-    stack: list[Any] = [node]
+    stack: list[Any] = [node] if type(node) is Task else []
     while stack:
         here = stack.pop()
         if here is not node and here._dependencies.isdisjoint(members):
-            found += type(here) is Task and here.func is not operator.getitem
-        elif isinstance(here, Task):
-            stack += [child for child in children(here) if isinstance(child, Task)]
+            found += here.func is not operator.getitem
+            continue
+        stack += [child for child in children(here) if type(child) is Task]
+        if here.func is pipe and (frame := frame_of(here)) is not None:
+            free = {name for name, value in frame.inputs.items() if members.isdisjoint(needs_of((value,)))}
+            steps = [arg for body in frame.bodies for arg in body.kwargs.values() if type(arg) is Task]
+            found += sum(free.issuperset(step._dependencies) for step in steps)
     return found
 
 

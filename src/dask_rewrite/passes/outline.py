@@ -14,7 +14,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge import known_call
-from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container, nameless
+from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container
 from dask_rewrite.graph.program import Programs, operation, shape_of
 from dask_rewrite.graph.templates import calls_frame, is_template
 from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
@@ -105,10 +105,11 @@ class _Outline:
         """The step of a task; None if it is given to the program as a whole."""
         task = self._tasks[name]
         if task._dependencies.isdisjoint(self._tasks):
-            if type(task) is not Task or not self._effects.unknown(task):
-                self._known[name] = self._give(nameless(task) if type(task) is Task else task)
+            if type(task) is not Task:
+                self._known[name] = self._give(task)
                 return None
-            # in a step, or its StopIteration would be lost; what differs from block to block is given
+            # in a step: it is there no sooner than it is used, and its StopIteration is not lost;
+            # what differs from block to block is given
             return _call(task, self._given)
         made = self.expression(task)
         assert isinstance(made, Task)
@@ -128,7 +129,7 @@ class _Outline:
             # nothing is known of a program whose steps are given to it
             return node if kind in _PLAIN or is_template(node) else self._give(node)
         if node._dependencies.isdisjoint(self._tasks):
-            return self._give(node)
+            return self._given(node)
         if kind is Task:
             return _call(node, self.expression)
         if isinstance(node, NestedContainer):
@@ -137,6 +138,14 @@ class _Outline:
         return node.substitute({dep: self._known[dep].key for dep in node._dependencies & self._known.keys()})
 
     def _given(self, value: Any) -> Any:
+        """What needs none of the tasks: its calls stay in the step, but for those that nobody knows."""
+        if type(value) is TaskRef:
+            return self.expression(value)
+        if type(value) is Task and not self._effects.unknown(value):
+            return _call(value, self._given)
+        if isinstance(value, NestedContainer) and any(type(item) is Task for item in value.args):
+            args = tuple(map(self._given, value.args))
+            return make_container(value, args, operation(tuple, args)._dependencies)
         keeps = value is None or (callable(value) and not isinstance(value, GraphNode))
         return value if keeps else self._give(value)
 
