@@ -160,3 +160,22 @@ def test_files_that_a_program_is_given_are_read_in_its_steps() -> None:
     made = call_with_dict("y", funcs, {"x0": file, "x1": (slice(2),)}, frozenset(), False)
     calls = [call for call in calls_of(made) if call.func is da.core.getter]
     assert [call.args for call in calls] == [(file, (slice(2),))]
+
+
+def test_the_answer_of_one_block_that_nobody_knows_is_counted() -> None:
+    """It is made in one task with the block, under a name that is new in each graph: it weighed nothing."""
+
+    def load(block_info: Any = None) -> Any:
+        return np.ones(block_info[None]["chunk-shape"])
+
+    x = da.map_blocks(load, chunks=((300,), (100,)), dtype=float)
+    labelled = pytest.importorskip("xarray").DataArray(x, dims=("a", "b"))
+    for asked, nbytes in [(x, x.nbytes), (labelled + 1, x.nbytes), (labelled.mean("a"), 800)]:
+        found = dask_rewrite.forecast(asked, threads=2)
+        assert found.after.tasks == 1
+        assert found.after.peak == found.after.least == nbytes
+    limit = {"rewrite.memory-limit": x.nbytes // 2, "rewrite.on-memory": "raise"}
+    with dask.config.set(limit, array_optimize=dask_rewrite.optimize):
+        with pytest.raises(dask_rewrite.MemoryLimitError, match="What would help"):
+            x.compute()
+        assert labelled.mean("a").compute().values.tolist() == [1.0] * 100
