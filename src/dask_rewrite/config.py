@@ -112,7 +112,9 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any, kind: type[int] | type[float], least: float) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, kind)) or not value >= least:  # nor nan
+    whole = isinstance(value, float) and value.is_integer()  # YAML reads 1e6 as one of these
+    is_number = (whole or isinstance(value, (int, kind))) and not isinstance(value, bool)
+    if not is_number or not value >= least:  # nor nan
         raise ValueError(f"rewrite.{name}: expected a number of at least {least}, got {value!r}")
     return kind(value)
 
@@ -151,7 +153,7 @@ def _mapping(name: str, value: Any) -> dict[str, dict[str, Any]]:
     for where, given in value.items():
         if wrong := [option for option in given if not isinstance(option, str)]:
             raise ValueError(f"rewrite.{name}.{where}: expected names of options, got {wrong[0]!r}")
-    return value
+    return {str(where).replace("_", "-"): given for where, given in value.items()}  # as in the environment
 
 
 def _contraction(name: str, value: Any) -> dict[str, int | None]:
@@ -166,7 +168,8 @@ def _contraction(name: str, value: Any) -> dict[str, int | None]:
 def _nbytes(name: str, limit: Any) -> int | None:
     try:
         nbytes = None if limit is None else int(parse_bytes(limit))
-        if isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
+        blank = isinstance(limit, str) and not limit.strip()  # which dask takes for one byte
+        if blank or isinstance(limit, bool) or (nbytes is not None and nbytes < 0):
             raise ValueError
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise ValueError(

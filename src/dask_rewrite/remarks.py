@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,18 @@ class RewriteWarning(UserWarning):
 
 class MemoryLimitError(MemoryError):
     """A computation would hold more than ``rewrite.memory-limit``; it has not begun."""
+
+
+#: Warnings stand where none of these was called by another one of them: at a line of the user's.
+_INSIDE = frozenset({"dask", "dask_rewrite", "distributed", "xarray"})
+
+
+def warn(text: str) -> None:
+    """Warn at the line of the program that called dask: there Python says the same text once."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel=level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from dask._task_spec import Task
 from dask.graph_manipulation import chunks
 
+import dask_rewrite
 from dask_rewrite.passes import take_turns
 from distributed import Client, LocalCluster
 from helpers import assert_same, stock, switched_on
@@ -80,3 +82,19 @@ def test_a_worker_is_killed(client: Client, tmp_path: Path) -> None:
     os.kill(pid, signal.SIGKILL)
     assert_same(future.result(timeout=120), right)
     assert len(list(tmp_path.iterdir())) <= 2 * BLOCKS
+
+
+@pytest.mark.parametrize("limit", ["300 kB", "450 kB", "8 GB"])
+def test_rechunks_between_workers_keep_their_names_under_a_limit(limit: str) -> None:
+    """Workers know the tasks of a shuffle by name: plans gave them new ones, and no barrier was found."""
+    given = {"rewrite.memory-limit": limit, "rewrite.on-memory": "warn", "array.rechunk.method": "p2p"}
+    x = da.random.default_rng(1).random((48, 60, 60), chunks=(4, 30, 30))
+    expected = x.max(axis=0).compute(scheduler="sync")
+    with (
+        Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client,
+        dask.config.set(given),
+        switched_on(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", dask_rewrite.RewriteWarning)
+        assert_same(x.rechunk((48, 10, 10)).max(axis=0).compute(scheduler=client), expected)

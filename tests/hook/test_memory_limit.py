@@ -221,3 +221,32 @@ def test_what_would_help_a_rechunk_does(tmp_path: Path) -> None:
             made = da.from_zarr(str(tmp_path / "x")).rechunk((64, 100)).std(axis=0)
             held[threshold] = dask_rewrite.forecast(made, threads=2).after.peak
     assert held[32] <= 600_000 < held[4]
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "compressed"])
+def test_what_a_mask_selects_along_an_axis_is_not_certain(name: str) -> None:
+    """Where that is what is asked for nobody takes it to be of unknown size: it was refused."""
+    x = drawn((400, 400), 50)
+    mask = x[:, 0] > 0.99
+    selected = {"rows": x[mask], "columns": x[:, mask], "compressed": da.compress(mask, x, axis=0)}[name]
+    found = dask_rewrite.forecast(selected, threads=2).after
+    assert found.least < x.nbytes / 4
+    assert found.most >= x.nbytes
+    with switched_on(), limited(x.nbytes, "raise"):
+        warned = pytest.warns(dask_rewrite.RewriteWarning, match="would probably hold")
+        with warned if found.peak > x.nbytes else nullcontext():
+            selected.compute()
+
+
+def test_where_sums_add_to_each_other_smaller_chunks_help() -> None:
+    x = drawn((400, 200), (50, 100))
+    with switched_on(), limited("100 kB"), pytest.raises(dask_rewrite.MemoryLimitError) as caught:
+        (x.T @ x).sum().compute()
+    assert "storing the result" not in str(caught.value)
+
+
+def test_warnings_stand_at_the_line_of_the_user() -> None:
+    """So that Python says them once for each."""
+    with switched_on(), limited("200 kB", "warn"), pytest.warns(dask_rewrite.RewriteWarning) as warned:
+        anomaly().compute()
+    assert [each.filename for each in warned] == [__file__]

@@ -358,3 +358,8 @@ def test_explain_error_of_a_killed_worker(on: None) -> None:
         assert report.origin.key == key
         assert "fails" in report.origin.steps
         assert any(layer.startswith("fails-") for layer in report.layers)
+
+
+def test_what_is_no_exception_is_named() -> None:
+    with pytest.raises(TypeError, match=r"explain_error\(error\): expected an exception, got None"):
+        dask_rewrite.explain_error(None)  # type: ignore[arg-type]

@@ -240,3 +240,8 @@ def test_a_pass_of_our_own(monkeypatch):
     remark = bisect(check)
     assert remark.rule == "fuse-slices"
     assert remark.key[1:] == (3,)
+
+
+def test_what_is_no_function_is_named():
+    with pytest.raises(TypeError, match=r"bisect\(check\): expected a function, got 5"):
+        dask_rewrite.bisect(5)

@@ -59,6 +59,9 @@ SOURCE = """
     def nothing():
         return 3
 
+    def wants(more):
+        return x + more
+
     def boom():
         raise LookupError("in the user's code")
 
@@ -171,6 +174,7 @@ def test_explain_with_bytes_as_json(script):
         ("job_of_user:Holder.y", "'job_of_user' has no attribute 'Holder.y'"),
         ("job_of_user:number", "is not, and does not return, a dask collection"),
         ("job_of_user:nothing", "is not, and does not return, a dask collection"),
+        ("job_of_user:wants", "is called without arguments: missing a required argument: 'more'"),
     ],
 )
 @pytest.mark.parametrize("command", ["explain", "preflight"])

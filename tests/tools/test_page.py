@@ -213,3 +213,12 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     result = CliRunner().invoke(rewrite, arguments, catch_exceptions=False)
     assert result.output.startswith("dask_rewrite: ")
     Page((tmp_path / "report.html").read_text())
+    result = CliRunner().invoke(rewrite, ["explain", "--html", "no/report.html", "job_of_page:x"])
+    assert "Error: --html: " in result.output
+
+
+def test_a_page_of_a_dataframe() -> None:
+    """What is sent of it are tuples, as dask had them."""
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(pd.DataFrame({"a": range(8)}), npartitions=2)
+    Page(dask_rewrite.explain(frame.a.sum()).to_html())

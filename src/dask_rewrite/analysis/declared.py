@@ -17,12 +17,15 @@ import numpy as np
 from dask._task_spec import Alias, GraphNode
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.typing import Key
+from dask.utils import key_split
 
 from dask_rewrite.analysis.knowledge import Fact, known
 from dask_rewrite.analysis.layers import is_unknown, keeps_axes, reduced_axes, said_of
 from dask_rewrite.graph.by_identity import ByIdentity
 
 _INT = {int}
+#: What dask calls blocks of which other blocks say what is taken.
+_SELECTED = "getitem_variadic"
 #: What is said of NumPy's arrays; older versions of dask say nothing.
 _NUMPYS = ("numpy.ndarray", None)
 
@@ -262,9 +265,12 @@ class Declared:
 
     @cached_property
     def _doubtful(self) -> set[Any]:
-        """Arrays that others take to be of unknown sizes: these were corrected after they were declared."""
+        """Arrays of which sizes were corrected after they were declared.
+
+        So it is with what a mask selects along an axis, and with what others take to be of unknown sizes.
+        """
         unknown = ByIdentity[bool]()
-        found: set[Any] = set()
+        found: set[Any] = {name for name in self._hlg.layers if key_split(name) == _SELECTED}
         for name, layer in self._hlg.layers.items():
             said = said_of(layer)
             for sizes in () if said is None else said["chunks"]:

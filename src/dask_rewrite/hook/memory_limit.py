@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from dask.utils import format_bytes
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.remarks import MemoryLimitError, RewriteWarning
+from dask_rewrite.remarks import MemoryLimitError, warn
 
 if TYPE_CHECKING:
     from dask_rewrite.pipeline.callbacks import Checkpoint
@@ -74,7 +73,7 @@ def within_limit(
     quiet = trace is not None
     if graph is None:
         if not quiet:
-            _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
+            warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
         return None
     try:
         from dask_rewrite.hook.plans import chosen
@@ -88,7 +87,7 @@ def within_limit(
     except Exception as error:
         if options.on_error == "raise":
             raise
-        _warn(f"rewrite.memory-limit could not be looked at: {error!r}")
+        warn(f"rewrite.memory-limit could not be looked at: {error!r}")
         return graph
     if not quiet:
         # of unknown blocks nobody knows that they are too large
@@ -100,7 +99,7 @@ def _tell(found: Iterable[str], refuse: bool) -> None:
     for said in filter(None, found):
         if refuse:
             raise MemoryLimitError(said)
-        _warn(said)
+        warn(said)
 
 
 def _uncounted(run: Any, limit: int) -> str:
@@ -110,8 +109,8 @@ def _uncounted(run: Any, limit: int) -> str:
     made = ", ".join(f"{count:,} of {kind!r}" for kind, count in run.uncounted[:_NAMED])
     return (
         f"whether rewrite.memory-limit, {format_bytes(limit)}, is kept cannot be told: what results weigh is "
-        f"not known of {made}, and nothing was counted for them. What would help: collections that state "
-        "shapes and dtypes (da.from_delayed)"
+        f"not known of {made}, and nothing was counted for them. What would help with arrays: collections "
+        "that state shapes and dtypes (da.from_delayed)"
     )
 
 
@@ -142,7 +141,7 @@ def _alone(run: Any, limit: int) -> str:
 def _advice(run: Any, limit: int) -> str:
     """What to do about what is held."""
     largest = run.standing[0]
-    if largest.waits_for in ("", largest.name) or largest.waits_for.startswith("finalize"):
+    if not largest.waits_for or largest.waits_for.startswith("finalize"):
         return "storing the result (to_zarr, store) instead of gathering it, or asking for less of it"
     each = largest.nbytes // largest.tasks
     if "rechunk" in largest.name or "rechunk" in largest.waits_for:
@@ -150,14 +149,10 @@ def _advice(run: Any, limit: int) -> str:
             "chunks nearer to those that the array has, or array.rechunk.threshold at 32 or more where "
             "it is made, so that it goes through no larger blocks"
         )
-    if each * 4 > limit:
+    if each * 4 > limit or largest.waits_for == largest.name:
         return f"smaller chunks: each {largest.name!r} is {format_bytes(each)}"
     return (
         f"computing what {largest.waits_for!r} waits for on its own first, or storing {largest.name!r} in "
         "between (to_zarr) and reading it again; or chunks along another axis, so that fewer blocks wait for "
         "each other"
     )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel=3)

@@ -17,8 +17,10 @@ from dask_rewrite.analysis.memory.original import Original
 from dask_rewrite.analysis.memory.runs import Run, floor_of, simulate
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.turns import thrifty_order
+from dask_rewrite.graph.gates import ungated
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, layer_name, marked, unmarked
+from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.hook.reading_again import ReadingAgain, with_copies
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread import Reread
@@ -143,6 +145,7 @@ class Search:
             if key not in outputs
             and type(name := layer_name(key)) is str
             and (node._dependencies or unmarked(name) != name)
+            and not (keeps_name(node) or keeps_name(ungated(node)))
         }
         renamed = with_names(graph, {old: new for old, new in names.items() if old != new})
         return Best(renamed, run, name, again)

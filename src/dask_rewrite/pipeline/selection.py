@@ -74,6 +74,12 @@ TASK_PASSES: dict[str, Callable[..., Pass]] = {
 PASSES = (*LAYER_PASSES, *TASK_PASSES)
 
 
+#: Passes that cannot be left out, and have no options.
+_PLAIN = frozenset({"cull", "lower"})
+#: What `print-after` takes beside the names of passes.
+_MOMENTS = ("changed", "failure")
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The passes to run: fusion of layers (or None), those on tasks in order, and a name for all that."""
@@ -103,14 +109,18 @@ def select(options: Options) -> Selection:
         ("passes", names),
         ("disable", options.disable),
         ("options", options.options),
-        ("print-after", options.print_after - {"changed", "failure"}),
+        ("print-after", options.print_after),
     ):
+        choices = (*PASSES, *_MOMENTS) if where == "print-after" else PASSES
         for name in given:
-            if name not in PASSES:
+            if name not in choices:
                 raise ValueError(
-                    f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(PASSES)}"
+                    f"rewrite.{where}: no pass named {name!r}; expected one of {', '.join(choices)}"
                 )
-    for name in options.disable & {"cull", "lower"}:
+    for name in _PLAIN:
+        for option in options.options.get(name, ()):
+            raise ValueError(f"rewrite.options.{name}: no option {option!r}; it has: none")
+    for name in options.disable & _PLAIN:
         raise ValueError(f"rewrite.disable: {name!r} is what turns layers into tasks and cannot be disabled")
     wanted = [name for name in names if name not in options.disable]
     fusion = _configured(FuseBlockwise, options) if "fuse-blockwise" in wanted else None

@@ -52,6 +52,8 @@ def bisect(check: Callable[[], Any]) -> Remark:
     ...     print(str(error).split(",")[0])
     the check passes with all rewrites allowed
     """
+    if not callable(check):
+        raise TypeError(f"bisect(check): expected a function, got {check!r}")
     last = _run(check)
     if not last.wrong:
         made = f"{last.used:,} were made" if last.used else "none was made"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -100,7 +101,10 @@ def explain(target: str, nbytes: bool, forecast: bool, as_json: bool, html: str 
     report = explain(*_load(target), nbytes=nbytes, forecast=forecast)
     click.echo(report.to_json(indent=2) if as_json else repr(report))
     if html is not None:
-        report.to_html(html)
+        try:
+            report.to_html(html)
+        except OSError as error:
+            raise click.ClickException(f"--html: {error}") from error
 
 
 @rewrite.command()
@@ -207,6 +211,10 @@ def _load(target: str) -> list[Any]:
         value = getattr(value, name)
     found, _ = unpack_collections(value)
     if not found and callable(value):
+        try:
+            inspect.signature(value).bind()
+        except TypeError as error:
+            raise click.ClickException(f"{target} is called without arguments: {error}") from error
         found, _ = unpack_collections(value())
     if not found:
         raise click.ClickException(f"{target} is not, and does not return, a dask collection")

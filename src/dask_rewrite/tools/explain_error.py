@@ -75,6 +75,8 @@ def explain_error(error: BaseException, *collections: Any) -> ErrorReport:
     >>> report.origin.step, report.layers == (x.name,)
     ('fails', True)
     """
+    if not isinstance(error, BaseException):
+        raise TypeError(f"explain_error(error): expected an exception, got {error!r}")
     found = origin(error)
     if not collections:
         return ErrorReport(found, ())

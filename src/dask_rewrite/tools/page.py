@@ -7,6 +7,7 @@ from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from dask._task_spec import convert_legacy_graph
 from dask.typing import Key
 from dask.utils import format_bytes, format_time, key_split
 
@@ -89,7 +90,8 @@ def passes_shown(before: Metrics | None, steps: Sequence[Step]) -> list[str]:
 
 def graphs_shown(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:
     """Pictures of the graph as it was built and as it is sent, and the heaviest tasks of the latter."""
-    return [*_pictures(built, graph), *_heaviest(graph)]
+    nodes = convert_legacy_graph(dict(graph))  # as dataframes have it
+    return [*_pictures(built, nodes), *_heaviest(nodes)]
 
 
 def _pictures(built: HighLevelGraph | None, graph: Mapping[Key, Any]) -> list[str]:

@@ -99,13 +99,8 @@ def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
 
 
 def gathered(node: Task) -> Iterator[Any]:
-    """What one result is made of: the parts of the nested lists that a task is given.
-
-    A program that is given no blocks makes these itself: nobody knows more of them than of all of it.
-    """
-    given, frame = node.args, frame_of(node)
-    if frame is not None:
-        makes = len(frame.bodies) > 1 and not node._dependencies
-        given = (node,) if makes else tuple(frame.inputs.values())
+    """What one result is made of: the parts of the nested lists that a task is given."""
+    frame = frame_of(node)
+    given = node.args if frame is None else [*frame.inputs.values()]
     parts = flatten(given, (list, tuple, NestedContainer))
     return (part for part in parts if isinstance(part, (GraphNode, TaskRef)))

@@ -118,15 +118,20 @@ class Original:
             return [self._results.value(first)] * len(last.args)
 
         results = Results(nodes.get, estimate, self._at_most)
-        for key, node in nodes.items():  # made in one task with what nobody knows; named anew in each graph
-            if is_finalize(key) and not node._dependencies and results.sizes(key)[0] is None:
-                results.known[key] = self._answer
+        for key, node in nodes.items():
+            if is_finalize(key) and frame_of(node) is not None and results.value(key) is None:
+                # in one task with what nobody knows; it is named anew in each graph
+                if not node._dependencies or results.sizes(key)[0] is None:
+                    results.known[key] = self._answer
         return results
 
     @cached_property
     def _answer(self) -> int | None:
         """Bytes of the largest of the answers."""
-        sizes = [self._results.sizes(key)[0] for key in self._nodes if is_finalize(key)]
+        used = frozenset().union(*[node._dependencies for node in self._nodes.values()])
+        nodes = self._nodes.items()  # what is only named anew may be a part of what was optimized before
+        answers = [key for key, node in nodes if is_finalize(key) and type(node) is Task and key not in used]
+        sizes = [self._results.sizes(key)[0] for key in answers]
         return max([size for size in sizes if size is not None], default=None)
 
     def stock(self, stock: Mapping[Key, GraphNode]) -> Stock:

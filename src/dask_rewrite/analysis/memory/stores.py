@@ -18,6 +18,12 @@ _WAITING = frozenset([chunks.checkpoint])
 STORES = frozenset(getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name))
 
 
+#: The module and name of what sends a block to other workers, and of what waits for all of these.
+_SENDING = frozenset(
+    {("distributed.shuffle._rechunk", "rechunk_transfer"), ("distributed.shuffle._core", "p2p_barrier")}
+)
+
+
 def is_in(func: Any, functions: Any) -> bool:
     """Whether a function is one of these; what cannot be hashed is none."""
     try:
@@ -32,7 +38,7 @@ def is_store(call: Task) -> bool:
 
 
 def gives_nothing(node: Any) -> bool:
-    """Whether a task is there for what it does: it waits, or stores and does not give back.
+    """Whether a task is there for what it does: it waits, or sends or stores and does not give back.
 
     Examples
     --------
@@ -41,6 +47,8 @@ def gives_nothing(node: Any) -> bool:
     >>> gives_nothing(Task("y", core.load_store_chunk, TaskRef("x"), None, None, False, **options))
     True
     """
+    if isinstance(node, Task) and _name_of(node.func) in _SENDING:
+        return True
     given: Mapping[Any, Any] = {}
     while type(node) is Task:
         if is_batch(node):
@@ -54,3 +62,7 @@ def gives_nothing(node: Any) -> bool:
     back = node.kwargs.get("return_stored")
     back = given.get(back.key) if type(back) is TaskRef else back
     return node.func is core.load_store_chunk and back is False
+
+
+def _name_of(func: Any) -> tuple[Any, Any]:
+    return getattr(func, "__module__", None), getattr(func, "__name__", None)
