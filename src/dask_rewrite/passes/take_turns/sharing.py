@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from dask._task_spec import DataNode, Task
@@ -105,15 +105,12 @@ class _Blocks:
         self._looks -= len(users)
         if self._looks < 0:
             return False
-        others, seen, stack = {*users} - {last}, {last}, [last]
-        while stack and others and self._looks > 0:
-            self._looks -= 1
-            needs = self._nodes[stack.pop()]._dependencies
-            deps = [dep for dep in needs if dep in self._nodes and dep not in seen]
-            seen.update(deps)
+        others = {*users} - {last}
+        for deps in self._below(last, frozenset()):
             others.difference_update(deps)
-            stack += deps
-        return not others
+            if not others:
+                return True
+        return False
 
     def _wait_alike(self, block: Key, users: Sequence[Key]) -> bool:
         """Whether all that becomes of a block waits for the same others of its kind, as in a rechunk.
@@ -137,11 +134,16 @@ class _Blocks:
     def _waits_for(self, key: Key, kind: str) -> frozenset[Key]:
         """The blocks of a kind that a task waits for, the first ones on each way down."""
         found: set[Key] = set()
+        for deps in self._below(key, found):
+            found.update([dep for dep in deps if _kind(dep) == kind])
+        return frozenset(found)
+
+    def _below(self, key: Key, ends: Set[Key]) -> Iterator[list[Key]]:
+        """What a task needs, then what each of these needs but for the ends, as far as may be looked at."""
         seen, stack = {key}, [key]
         while stack and self._looks > 0:
             self._looks -= 1
             deps = [dep for dep in self._nodes[stack.pop()]._dependencies if dep in self._nodes]
-            found.update([dep for dep in deps if _kind(dep) == kind])
-            stack += [dep for dep in deps if dep not in seen and dep not in found]
+            yield deps
+            stack += [dep for dep in deps if dep not in seen and dep not in ends]
             seen.update(deps)
-        return frozenset(found)
