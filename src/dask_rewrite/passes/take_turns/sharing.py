@@ -8,13 +8,12 @@ from typing import Any
 
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
-from dask.utils import key_split
 from toolz import groupby
 
 from dask_rewrite.analysis.effects import gives_view
 from dask_rewrite.analysis.estimates import likely_bytes
 from dask_rewrite.graph.kinds import is_array
-from dask_rewrite.graph.names import is_finalize, layer_name
+from dask_rewrite.graph.names import is_finalize, kind_name, layer_name
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.waiting import Waiting
 
@@ -60,13 +59,8 @@ def _shared(site: Site, layers: Mapping[Any, Sequence[Key]]) -> Iterable[list[tu
             and type(site.node(key := _middle(shared))) is Task
             and (nbytes := likely_bytes(site.facts, key))
         ):
-            kinds[_kind(key)].append((key, nbytes * len(shared)))
+            kinds[kind_name(key)].append((key, nbytes * len(shared)))  # perhaps of a layer for each file
     return kinds.values()
-
-
-def _kind(key: Key) -> str:
-    """What blocks of one kind have in common: an array of one name, perhaps of a layer for each file."""
-    return str(key_split(layer_name(key)))
 
 
 def _middle(keys: Sequence[Key]) -> Key:
@@ -117,7 +111,7 @@ class _Blocks:
 
         Then none can go before all of these are there.
         """
-        kind, found = _kind(block), set[frozenset[Key]]()
+        kind, found = kind_name(block), set[frozenset[Key]]()
         seen, stack = {*users}, [*users]
         while stack and len(found) < 2 and self._looks > 0:
             here = stack.pop()
@@ -135,7 +129,7 @@ class _Blocks:
         """The blocks of a kind that a task waits for, the first ones on each way down."""
         found: set[Key] = set()
         for deps in self._below(key, found):
-            found.update([dep for dep in deps if _kind(dep) == kind])
+            found.update([dep for dep in deps if kind_name(dep) == kind])
         return frozenset(found)
 
     def _below(self, key: Key, ends: Set[Key]) -> Iterator[list[Key]]:
