@@ -33,6 +33,14 @@ def hull(one: Box, other: Box) -> Box:
     return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other)])
 
 
+def widen(wanted: dict[Any, Box | None], name: Any, box: Box | None) -> None:
+    """Take in what is wanted of something, beside what was wanted before; None is all of it."""
+    if name in wanted:
+        before = wanted[name]
+        box = None if box is None or before is None else hull(before, box)
+    wanted[name] = box
+
+
 def lengths(box: Box) -> Shape:
     """The shape of a box.
 
