@@ -12,6 +12,7 @@ from dask.array.reductions import arg_agg, arg_chunk, arg_combine
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.reductions import POSITIONS
 from dask_rewrite.passes.demand.boxes import Box, Shape
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Rule, Unreadable, mapped
 
@@ -100,11 +101,7 @@ def regroups(call: Call, value: Any) -> bool:
 
 
 _EXTREMES = (np.max, np.min, np.nanmax, np.nanmin, np.any, np.all)
-_POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
-_KEEPING = (
-    *(chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax),
-    *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
-)
+_POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin, *POSITIONS)
 _SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
 _MEDIANS = (np.median, np.nanmedian)
 _LARGEST = (of_dask(chunk, "topk"), of_dask(chunk, "topk_aggregate"))
@@ -114,7 +111,7 @@ _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
 _COUNTS = tuple([of_dask(reductions, name) for name in ("numel", "nannumel")])
 
 TABLE: dict[Any, Rule] = {
-    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_KEEPING, *_SUMS, *_COUNTS, *_MEDIANS), _reduction),
+    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_SUMS, *_COUNTS, *_MEDIANS), _reduction),
     **{func.reduce: _reduction for func in _METHODS},
     **dict.fromkeys(_SCANS, _cumulated),
     **dict.fromkeys(_LARGEST, _largest),
@@ -138,7 +135,7 @@ TABLE: dict[Any, Rule] = {
 #: The same for any grouping.
 _EXACT = frozenset(
     (
-        *(*_EXTREMES, *_POSITIONS, *_KEEPING, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
+        *(*_EXTREMES, *_POSITIONS, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
         *(func.reduce for func in _METHODS[2:]),
         *(arg_chunk, arg_combine, arg_agg),
         *(of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")),
