@@ -109,23 +109,18 @@ _GRADIENT = of_dask(routines, "_gradient_kernel")
 _METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
 _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
 _COUNTS = tuple([of_dask(reductions, name) for name in ("numel", "nannumel")])
+_SKIPPING = tuple(
+    [of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")]
+)
+_MOMENTS = ("mean_chunk", "mean_combine", "mean_agg", "moment_chunk", "moment_combine", "moment_agg")
 
 TABLE: dict[Any, Rule] = {
-    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_SUMS, *_COUNTS, *_MEDIANS), _reduction),
+    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_SUMS, *_COUNTS, *_MEDIANS, *_SKIPPING), _reduction),
     **{func.reduce: _reduction for func in _METHODS},
     **dict.fromkeys(_SCANS, _cumulated),
     **dict.fromkeys(_LARGEST, _largest),
     _GRADIENT: _gradient,
-    of_dask(reductions, "chunk_max"): _reduction,
-    of_dask(reductions, "chunk_min"): _reduction,
-    of_dask(reductions, "_nanmax_skip"): _reduction,
-    of_dask(reductions, "_nanmin_skip"): _reduction,
-    of_dask(reductions, "mean_chunk"): _combined,
-    of_dask(reductions, "mean_combine"): _combined,
-    of_dask(reductions, "mean_agg"): _combined,
-    of_dask(reductions, "moment_chunk"): _combined,
-    of_dask(reductions, "moment_combine"): _combined,
-    of_dask(reductions, "moment_agg"): _combined,
+    **{of_dask(reductions, name): _combined for name in _MOMENTS},
     of_dask(routines, "_chunk_sum"): _combined,
     arg_chunk: partial(_positions, at=2),
     arg_combine: partial(_positions, at=1),
@@ -137,7 +132,6 @@ _EXACT = frozenset(
     (
         *(*_EXTREMES, *_POSITIONS, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
         *(func.reduce for func in _METHODS[2:]),
-        *(arg_chunk, arg_combine, arg_agg),
-        *(of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")),
+        *(arg_chunk, arg_combine, arg_agg, *_SKIPPING),
     )
 )
