@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ KEPT = 100
 
 class RewriteWarning(UserWarning):
     """A rewrite was dropped or could not be switched on; the computation goes on without it."""
+
+
+def warn(text: str, stacklevel: int = 2) -> None:
+    """Warn, as ``warnings.warn`` does, in the name of this package."""
+    warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel + 1)
 
 
 class MemoryLimitError(MemoryError):

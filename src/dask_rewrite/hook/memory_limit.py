@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from dask.utils import format_bytes
 
 from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
-from dask_rewrite.remarks import MemoryLimitError, RewriteWarning
+from dask_rewrite.remarks import MemoryLimitError, warn
 
 if TYPE_CHECKING:
     from dask_rewrite.pipeline.callbacks import Checkpoint
@@ -74,7 +73,7 @@ def within_limit(
     quiet = trace is not None
     if graph is None:
         if not quiet:
-            _warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
+            warn("rewrite.memory-limit was not looked at: the graph is left to dask's own optimizer")
         return None
     try:
         from dask_rewrite.hook.plans import chosen
@@ -88,7 +87,7 @@ def within_limit(
     except Exception as error:
         if options.on_error == "raise":
             raise
-        _warn(f"rewrite.memory-limit could not be looked at: {error!r}")
+        warn(f"rewrite.memory-limit could not be looked at: {error!r}")
         return graph
     if not quiet:
         # of unknown blocks nobody knows that they are too large
@@ -100,7 +99,7 @@ def _tell(found: Iterable[str], refuse: bool) -> None:
     for said in filter(None, found):
         if refuse:
             raise MemoryLimitError(said)
-        _warn(said)
+        warn(said)
 
 
 def _uncounted(run: Any, limit: int) -> str:
@@ -157,7 +156,3 @@ def _advice(run: Any, limit: int) -> str:
         "between (to_zarr) and reading it again; or chunks along another axis, so that fewer blocks wait for "
         "each other"
     )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(f"dask_rewrite: {text}", RewriteWarning, stacklevel=3)

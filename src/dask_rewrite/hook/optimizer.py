@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from dask_rewrite.hook.parents import (
     program_of,
 )
 from dask_rewrite.lowering.layer_order import as_layers
-from dask_rewrite.remarks import RewriteWarning
+from dask_rewrite.remarks import warn
 from dask_rewrite.scheduler import on_event_loop
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 #: Tasks that are rewritten while an event loop waits, which takes a quarter of a second at most.
 MOST_ON_EVENT_LOOP = 10_000
 _STANDS_STILL = (
-    f"dask_rewrite: a graph of more than {MOST_ON_EVENT_LOOP:,} tasks is left as it is, since the event loop "
+    f"a graph of more than {MOST_ON_EVENT_LOOP:,} tasks is left as it is, since the event loop "
     "of an asynchronous client waits meanwhile; `await asyncio.to_thread(client.compute, x)` rewrites it "
     "without keeping the loop waiting"
 )
@@ -140,7 +139,7 @@ class Optimizer(Operand):
             checkpoint=start,
         )
         if trace is None and waits and first is None:
-            warnings.warn(_STANDS_STILL, RewriteWarning, stacklevel=2)
+            warn(_STANDS_STILL)
         graph = within_limit(hlg, first, outputs, start, trace)
         return None if graph is None else assemble(graph), keys
 
@@ -160,11 +159,7 @@ def check_hook() -> bool:
     """The same; warns once if it does not."""
     if asks_on_the_client():
         return True
-    warnings.warn(
-        "dask_rewrite: this version of dask does not ask optimizers on the client; rewriting happens later",
-        RewriteWarning,
-        stacklevel=3,
-    )
+    warn("this version of dask does not ask optimizers on the client; rewriting happens later", stacklevel=3)
     return False
 
 

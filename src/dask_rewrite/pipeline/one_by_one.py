@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,7 +13,7 @@ from dask_rewrite.passes.base import Pass
 from dask_rewrite.passes.context import Context
 from dask_rewrite.pipeline.callbacks import Callback
 from dask_rewrite.pipeline.verify_facts import verify_thoroughly
-from dask_rewrite.remarks import Remarks, RewriteWarning
+from dask_rewrite.remarks import Remarks, warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +99,7 @@ def _guilty_rewrite(each: Pass, before: Graph, context: Context, error: Exceptio
 def warn_of(name: str, error: Exception) -> None:
     """Say that a pass failed, and where."""
     where = traceback.extract_tb(error.__traceback__)[-1]
-    warnings.warn(
-        f"dask_rewrite: pass {name!r} failed and was left out: {error!r} "
-        f"({where.name}, line {where.lineno}); the computation goes on without it",
-        RewriteWarning,
-        stacklevel=2,
+    warn(
+        f"pass {name!r} failed and was left out: {error!r} "
+        f"({where.name}, line {where.lineno}); the computation goes on without it"
     )
