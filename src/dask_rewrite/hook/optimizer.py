@@ -126,19 +126,17 @@ class Optimizer(Operand):
         hlg, keys = program_of(parent)
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
         outputs = list(dict.fromkeys(flatten(keys)))
-        waits = on_event_loop()
-        most = most_tasks()
         start = checkpoint()
         first = rewrite_tasks(
             hlg,
             outputs,
             fuse_text_keys=fuse,
             shared=shared,
-            max_tasks=most,
+            max_tasks=most_tasks(),
             trace=trace,
             checkpoint=start,
         )
-        if trace is None and waits and first is None:
+        if trace is None and first is None and on_event_loop():
             warn(_STANDS_STILL)
         graph = within_limit(hlg, first, outputs, start, trace)
         return None if graph is None else assemble(graph), keys
