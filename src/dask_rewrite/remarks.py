@@ -30,7 +30,7 @@ class MemoryLimitError(MemoryError):
 
 
 #: Warnings stand where none of these was called by another one of them: at a line of the user's.
-_INSIDE = frozenset({"dask", "dask_rewrite", "distributed", "xarray"})
+_INSIDE = frozenset({"dask", "dask_rewrite", "distributed", "importlib", "xarray"})
 
 
 def warn(text: str) -> None:

@@ -7,8 +7,19 @@ from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.graph_manipulation import chunks
+from dask.typing import Key
 
+from dask_rewrite.graph.nodes import NO_KWARGS, make_task
 from dask_rewrite.graph.program import operation
+
+
+def gate(key: Key, needs: Sequence[Key]) -> Task:
+    """A task without a result that is done once others are.
+
+    >>> sorted(gate("gate", ["x", "y"]).dependencies)
+    ['x', 'y']
+    """
+    return make_task(key, chunks.checkpoint, tuple(map(TaskRef, needs)), NO_KWARGS, frozenset(needs))
 
 
 def waiting(node: GraphNode | TaskRef, waits: Sequence[TaskRef]) -> Task:

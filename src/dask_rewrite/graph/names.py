@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from dask.typing import Key
+from dask.utils import key_split
 
 MARK = "-r"
 LENGTH = 8
@@ -137,6 +138,15 @@ def layer_name(key: Key) -> Any:
     ('x', 'total')
     """
     return key[0] if type(key) is tuple and key else key
+
+
+def kind_name(key: Key) -> str:
+    """What people call a task: the name of its array without the token, or the text.
+
+    >>> kind_name(("sum-aggregate-0123456789abcdef0123456789abcdef", 0)), kind_name("total")
+    ('sum-aggregate', 'total')
+    """
+    return str(key_split(key[0] if type(key) is tuple and key else key))
 
 
 def is_finalize(key: object) -> bool:

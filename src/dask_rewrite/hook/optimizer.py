@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from dask_rewrite.hook.parents import (
     program_of,
 )
 from dask_rewrite.lowering.layer_order import as_layers
-from dask_rewrite.remarks import RewriteWarning, warn
+from dask_rewrite.remarks import warn
 from dask_rewrite.scheduler import on_event_loop
 
 if TYPE_CHECKING:
@@ -127,19 +126,17 @@ class Optimizer(Operand):
         hlg, keys = program_of(parent)
         fuse = may_fuse_delayed() or not asks_for_delayed(parent)
         outputs = list(dict.fromkeys(flatten(keys)))
-        waits = on_event_loop()
-        most = most_tasks()
         start = checkpoint()
         first = rewrite_tasks(
             hlg,
             outputs,
             fuse_text_keys=fuse,
             shared=shared,
-            max_tasks=most,
+            max_tasks=most_tasks(),
             trace=trace,
             checkpoint=start,
         )
-        if trace is None and waits and first is None:
+        if trace is None and first is None and on_event_loop():
             warn(_STANDS_STILL)
         graph = within_limit(hlg, first, outputs, start, trace)
         return None if graph is None else assemble(graph), keys
@@ -160,11 +157,7 @@ def check_hook() -> bool:
     """The same; warns once if it does not."""
     if asks_on_the_client():
         return True
-    warnings.warn(
-        "dask_rewrite: this version of dask does not ask optimizers on the client; rewriting happens later",
-        RewriteWarning,
-        stacklevel=3,
-    )
+    warn("this version of dask does not ask optimizers on the client; rewriting happens later")
     return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import datetime
 from typing import Any, ClassVar, cast
 
@@ -11,7 +10,7 @@ import dask.config
 from dask_rewrite.config import OPTIMIZER_KEYS
 from dask_rewrite.hook.notes import unwatch
 from dask_rewrite.hook.optimizer import check_hook, optimize
-from dask_rewrite.remarks import RewriteWarning
+from dask_rewrite.remarks import warn
 
 #: Who switched it on under which of these keys, and when.
 switched_on: dict[str, tuple[str, datetime]] = {}
@@ -46,11 +45,9 @@ class enable:
             if current is optimize:
                 continue
             if key in dask.config.config:
-                warnings.warn(
-                    f"dask_rewrite: {key} is already set to {current!r} and stays so; "
+                warn(
+                    f"{key} is already set to {current!r} and stays so; "
                     f"set {key} to dask_rewrite.optimize to replace it",
-                    RewriteWarning,
-                    stacklevel=3,
                 )
             elif key not in self._set:
                 self._set.append(key)
@@ -106,9 +103,7 @@ def _remove(keys: Any) -> None:
 
 def _warn_about_query_planning() -> None:
     if dask.config.get("array.query-planning", None):
-        warnings.warn(
-            "dask_rewrite: array.query-planning is on; dask does not ask for an optimizer then, so arrays "
+        warn(
+            "array.query-planning is on; dask does not ask for an optimizer then, so arrays "
             "are not rewritten",
-            RewriteWarning,
-            stacklevel=3,
         )

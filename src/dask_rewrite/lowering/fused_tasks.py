@@ -250,15 +250,8 @@ def _peak(order: Sequence[str], need: dict[str, int]) -> int:
 
 def _template(recipe: Recipe) -> tuple[Any, ...]:
     made: dict[str, Task] = {}
-
-    def resolve(source: Source) -> Any:
-        kind, value = source
-        if kind == "member":
-            return made[value]
-        return TaskRef(f"x{value}") if kind == "input" else value
-
     for plan in reversed(recipe.plans):
-        made[plan.name] = _filled(plan, recipe.sources[plan.name], resolve)
+        made[plan.name] = _filled(plan, recipe.sources[plan.name], made, set())
     return (made[recipe.root.name].__call__,)
 
 
@@ -266,16 +259,9 @@ def _program(recipe: Recipe, evaluation: Evaluation, inputs: Sequence[str]) -> t
     plans = {plan.name: plan for plan in recipe.plans}
     made: dict[str, Task] = {}
     steps = []
-
-    def resolve(source: Source) -> Any:
-        kind, value = source
-        if kind == "member":
-            return TaskRef((value,)) if value in evaluation.named else made[value]
-        return TaskRef(f"x{value}") if kind == "input" else value
-
     for name in evaluation.order:
         for member in _inlined(recipe, name, evaluation.named):
-            made[member] = _filled(plans[member], recipe.sources[member], resolve)
+            made[member] = _filled(plans[member], recipe.sources[member], made, evaluation.named)
         steps.append(((name,), made[name]))
     return straight_line(steps, {name: name for name in inputs})
 
@@ -291,5 +277,13 @@ def _inlined(recipe: Recipe, name: str, named: set[str]) -> list[str]:
     return inside[::-1]
 
 
-def _filled(plan: Plan, sources: dict[Any, Source], resolve: Callable[[Source], Any]) -> Task:
+def _filled(plan: Plan, sources: dict[Any, Source], made: Mapping[str, Task], named: set[str]) -> Task:
+    """The task of a member, over inputs, members that have a name, and those that are computed in it."""
+
+    def resolve(source: Source) -> Any:
+        kind, value = source
+        if kind == "member":
+            return TaskRef((value,)) if value in named else made[value]
+        return TaskRef(f"x{value}") if kind == "input" else value
+
     return nameless(with_values(plan.task, {token: resolve(source) for token, source in sources.items()}))

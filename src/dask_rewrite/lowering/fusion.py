@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -151,9 +152,7 @@ def _add(cluster: Cluster, plan: Plan, block_map: BlockMap, uses: _Uses) -> None
             cluster.inputs[arg.value, composed] = 1
             uses[arg.value].add((cluster, composed) if fusable else None)
         elif arg.kind == "blocks":
-            count = 1
-            for where in arg.coord_map:
-                count *= len(where) if isinstance(where, list) else 1
+            count = prod([len(where) for where in arg.coord_map if isinstance(where, list)])
             cluster.inputs[arg.value, (count,)] = count
             uses[arg.value].add(None)
         elif arg.kind == "node":

@@ -44,9 +44,8 @@ def mark_layers(
     touched: set[str] = set()
     for name in reversed(order):
         layer = refs.hlg.layers[name]
-        below = any(dep in touched for dep in refs.hlg.dependencies.get(name, ()))
         mixed = _text_keys_beside_blocks(refs, name, layer)
-        below = below or bool(mixed)
+        below = bool(mixed) or any(dep in touched for dep in refs.hlg.dependencies.get(name, ()))
         if name in refs.plans or below or name not in refs.flat:
             touched.add(name)
         if name in refs.plans:

@@ -33,7 +33,6 @@ class OverlapBlocks:
         self.annotations = layer.annotations
         self.source: str = layer.name
         self.getitem = f"getitem-{layer.token}"
-        self.overlap = f"overlap-{layer.token}"
         self.axes: list[list[list[_Neighbour]]] = [
             [_neighbours(i, len(chunks), layer.axes.get(axis, 0)) for i in range(len(chunks))]
             for axis, chunks in enumerate(layer.chunks)

@@ -200,21 +200,25 @@ class _Unnesting:
     def operation(
         self, func: Any, args: Iterable[Any], kwargs: dict[str, Any], scope: Scope, legacy: bool = False
     ) -> Walk:
-        parts = []
-        deepest = 0
-        for arg in args:
-            expression, depth = yield self.argument(arg, scope, legacy)
+        parts, deepest = yield self.each(args, scope, legacy)
+        named, deeper = yield self.each(kwargs.values(), scope)
+        task = operation(func, parts, dict(zip(kwargs, named)) if kwargs else NO_KWARGS)
+        return self.step(task, max(deepest, deeper))
+
+    def each(
+        self, values: Iterable[Any], scope: Scope, legacy: bool = False
+    ) -> Generator[Any, Any, tuple[list[Any], int]]:
+        """The expressions of several arguments, and how deep the deepest of them nests."""
+        parts, deepest = [], 0
+        for value in values:
+            expression, depth = yield self.argument(value, scope, legacy)
             parts.append(expression)
             deepest = max(deepest, depth)
-        named = {}
-        for name, arg in kwargs.items():
-            expression, depth = yield self.argument(arg, scope)
-            named[name] = expression
-            deepest = max(deepest, depth)
-        task = operation(func, parts, named or NO_KWARGS)
-        if deepest >= STEP_DEPTH:
-            return self.name(task), 0
-        return task, deepest + 1
+        return parts, deepest
+
+    def step(self, task: Task, deepest: int) -> Flat:
+        """A call of what nests so deep, under a name of its own if that is too deep."""
+        return (self.name(task), 0) if deepest >= STEP_DEPTH else (task, deepest + 1)
 
     def argument(self, arg: Any, scope: Scope, legacy: bool = False) -> Walk:
         if legacy or isinstance(arg, (GraphNode, TaskRef)):
@@ -234,13 +238,7 @@ class _Unnesting:
             if is_namedtuple_instance(value):
                 converted = self.converter.legacy_argument(value)
                 return (self.constant(converted) if isinstance(converted, GraphNode) else converted), 0
-            parts = []
-            deepest = 0
-            for item in value:
-                expression, depth = yield self.flat(item, None)
-                parts.append(expression)
-                deepest = max(deepest, depth)
+            parts, deepest = yield self.each(value, None, legacy=True)
             if any(isinstance(part, (GraphNode, TaskRef)) for part in parts):
-                task = operation(_identity_cast, parts, {"typ": type(value)})
-                return (self.name(task), 0) if deepest >= STEP_DEPTH else (task, deepest + 1)
+                return self.step(operation(_identity_cast, parts, {"typ": type(value)}), deepest)
         return value, 0

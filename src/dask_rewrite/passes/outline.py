@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from dask._task_spec import GraphNode, NestedContainer, Task, TaskRef
 from dask.graph_manipulation import chunks
 from dask.typing import Key
@@ -20,7 +19,7 @@ from dask_rewrite.graph.templates import calls_frame, is_template
 from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
 
 #: Literals that may stand in a program: the same for all tasks, as a rule.
-_PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type, np.dtype])
+_PLAIN = frozenset([int, float, str, bool, type(None), slice, tuple, type])
 #: Functions that call nothing of the user.
 _OURS = GATHERING | {id(operator.iadd), id(chunks.bind), id(chunks.checkpoint)}
 

@@ -64,13 +64,14 @@ def info() -> None:
     from dask._expr import Expr
 
     from dask_rewrite._version import __version__
+    from dask_rewrite.config import OPTIMIZER_KEYS
 
     rows = [["dask_rewrite", __version__], ["python", platform.python_version()]]
     rows += [[name, _version(name)] for name in ("dask", "distributed", "numpy", "xarray", "dask_array")]
     rows.append(["rewrites", "on the client" if hasattr(Expr, "_tune_up") else "where dask optimizes"])
-    for kind in ("array", "delayed", "bag"):
-        value = dask.config.get(f"{kind}_optimize", None)
-        rows.append([f"{kind}_optimize", "dask's own" if value is None else repr(value)])
+    for key in OPTIMIZER_KEYS:
+        value = dask.config.get(key, None)
+        rows.append([key, "dask's own" if value is None else repr(value)])
     _print_table(["", ""], rows, shown=False)
 
 

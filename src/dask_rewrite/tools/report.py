@@ -90,12 +90,7 @@ class Report:
                 {"rule": rule, "kind": kind, "count": count} for (rule, kind), count in self.counts.items()
             ],
             "remarks": [
-                {
-                    "kind": remark.kind,
-                    "rule": remark.rule,
-                    "key": None if remark.key is None else repr(remark.key),
-                    "reason": remark.reason,
-                }
+                {**asdict(remark), "key": None if remark.key is None else repr(remark.key)}
                 for remark in self.remarks
             ],
         }

@@ -11,7 +11,7 @@ import toolz
 from dask import utils
 from dask._task_spec import Dict, List, Task, Tuple
 from dask._task_spec import _identity_cast as identity_cast
-from dask.array import core, reductions
+from dask.array import core
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import astype
@@ -86,22 +86,6 @@ def _where_calls(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     return [(literal(kwargs["elemwise_where_function"]), args[:-2], rest)]
 
 
-def _scanned(func: Any, x: Any, axis: Any, dtype: Any) -> Any:
-    """``reductions._prefixscan_first``."""
-    return fact_of_call(func, (x,), {"axis": axis, "dtype": dtype})
-
-
-def _scans(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    func, x, axis, dtype = args
-    return [(literal(func), (x,), {"axis": axis, "dtype": dtype})]
-
-
-def _scans_on(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
-    """``reductions._prefixscan_combine`` joins what came before with the scan of a block."""
-    func, join, before, *block = args
-    return [*_scans((func, *block), kwargs), (literal(join), (before, None), {})]
-
-
 def _cast(*args: Any, typ: Any) -> Any:
     return typ(args) if typ in (list, tuple) else None
 
@@ -116,8 +100,6 @@ CALLING: dict[Callable[..., Any], Known] = {
     of_dask(core, "_enforce_dtype"): Known(_enforced, calls=_enforces),
     of_dask(core, "_pass_extra_kwargs"): Known(_passed, calls=_passes),
     of_dask(core, "_elemwise_handle_where"): Known(pure=False, calls=_where_calls),
-    of_dask(reductions, "_prefixscan_first"): Known(_scanned, calls=_scans),
-    of_dask(reductions, "_prefixscan_combine"): Known(calls=_scans_on),
     identity_cast: Known(_cast, fresh=False),
     toolz.identity: Known(toolz.identity, fresh=False),
     builtins.dict: Known(dict, fresh=False),

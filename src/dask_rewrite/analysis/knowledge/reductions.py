@@ -209,7 +209,8 @@ _WITH_DTYPE = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean)
 _PLAIN = (np.any, np.all, np.std, np.var, np.nanstd, np.nanvar)
 _NONEMPTY = (np.max, np.min, np.nanmax, np.nanmin, np.argmax, np.argmin, np.nanargmax, np.nanargmin)
 _MEDIANS = (np.median, np.nanmedian)
-_KEEPING = (
+#: Positions of extremes as dask finds them block by block.
+POSITIONS = (
     *(chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax),
     *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
 )
@@ -222,7 +223,7 @@ REDUCTIONS: dict[Callable[..., Any], Known] = {
         func: Known(partial(_without_dtype, func), inputs=2, writing=("out", "overwrite_input"))
         for func in (*_NONEMPTY, *_MEDIANS)
     },
-    **{func: Known(partial(_without_dtype, func)) for func in _KEEPING},
+    **{func: Known(partial(_without_dtype, func)) for func in POSITIONS},
     **{
         func.reduce: Known(partial(_from_ufunc, func.reduce), inputs=3, writing=("out",))
         for func in (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import dask.config
-from dask.typing import Key
-from dask.utils import key_split
 
 from dask_rewrite.analysis.memory.cluster import Cluster, on_cluster
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.threads import on_threads
 from dask_rewrite.analysis.memory.work import Course, Work
-from dask_rewrite.graph.names import is_finalize
+from dask_rewrite.graph.names import is_finalize, kind_name
 
 #: Points of a curve; between them the highest is kept.
 POINTS = 200
@@ -114,7 +112,7 @@ def simulate(graph: Sized, threads: int, workers: int = 0) -> Run:
     run.read, run.decoded, run.written = graph.read, graph.decoded, graph.written
     run.moved, run.unknown = likely.moved, graph.unknown
     run.floor = floor_of(graph.works[middle])
-    kinds = Counter([_kind(graph.keys[task]) for task in graph.uncounted])
+    kinds = Counter([kind_name(graph.keys[task]) for task in graph.uncounted])
     run.uncounted = [(kind, count) for kind, count in kinds.most_common() if not is_finalize(kind)]
     if likely.held:
         run.at = (likely.at + 1) / len(likely.held)
@@ -160,19 +158,13 @@ def _standing(graph: Sized, course: Course, cluster: bool) -> list[Standing]:
         freed = course.freed[task]
         if (0 <= freed < course.at) or not sizes[task]:
             continue
-        user = "" if freed < 0 else _kind(graph.keys[course.ended[freed]])
-        total = kinds.setdefault((_kind(graph.keys[task]), user), [0, 0, 0])
+        user = "" if freed < 0 else kind_name(graph.keys[course.ended[freed]])
+        total = kinds.setdefault((kind_name(graph.keys[task]), user), [0, 0, 0])
         total[0] += 1
         total[1] += sizes[task]
         total[2] += task in uncounted
     found = [Standing(name, n, nbytes, user, lost) for (name, user), (n, nbytes, lost) in kinds.items()]
     return sorted(found, key=lambda each: (-each.nbytes, each.name, each.waits_for))
-
-
-def _kind(key: Key) -> str:
-    """What people call a task: the name of its array without the token, or the text."""
-    name: Any = key[0] if type(key) is tuple and key else key
-    return str(key_split(name))
 
 
 def _thinned(values: Sequence[int]) -> list[int]:

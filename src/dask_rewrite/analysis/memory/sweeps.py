@@ -33,7 +33,7 @@ def sweeps(work: Work, keys: Sequence[Key]) -> Iterator[list[int]]:
     ([0, 2, 1, 4, 3, 5], [0, 1, 4, 2, 3, 5])
     """
     given, users = work.given, work.users()
-    missing = [sum([one not in given for one in needed]) for needed in work.inputs]
+    missing = work.missing(users)
     starts = [task for task, count in enumerate(missing) if not count and task not in given]
     places = [_place(keys[task]) for task in starts]
     for step in (1, -1):

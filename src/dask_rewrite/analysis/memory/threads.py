@@ -58,15 +58,12 @@ def on_threads(work: Work, threads: int) -> Course:
 
 def _counts(work: Work, users: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:
     """What each task waits for, who holds on to its result, and whether it was there before."""
-    waiting = [len(inputs) for inputs in work.inputs]
     uses = work.uses(users, views=True)
-    given = [False] * len(waiting)
+    given = [False] * len(work)
     for task in work.given:
         given[task] = True
         uses[task] = -1  # never let go of
-        for user in users[task]:
-            waiting[user] -= 1
-    return waiting, uses, given
+    return work.missing(users), uses, given
 
 
 def _release(

@@ -162,7 +162,7 @@ class _Thrifty:
     def __init__(self, work: Work) -> None:
         self._work, self._users = work, work.users()
         given = work.given
-        self._missing = [sum([one not in given for one in needed]) for needed in work.inputs]
+        self._missing = work.missing(self._users)
         self._needs = _needs(work, self._users)
         self._lacks = [sum([self._needs[one] for one in needed]) for needed in work.inputs]
         self._done = [task in given for task in range(len(work))]

@@ -51,6 +51,14 @@ class Work:
                 found[one].append(task)
         return found
 
+    def missing(self, users: list[list[int]]) -> list[int]:
+        """How many tasks each has to wait for: not for data, which is there from the start."""
+        found = list(map(len, self.inputs))
+        for task in self.given:
+            for user in users[task]:
+                found[user] -= 1
+        return found
+
     def uses(self, users: list[list[int]], views: bool) -> list[int]:
         """How often each result is held on to: by users, by who asked for it, perhaps by views of it."""
         found = [len(each) for each in users]

@@ -29,7 +29,7 @@ from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import cuts
 from dask_rewrite.passes.align_reads.texts import FILE, Text, called, common, reading, stands_once, text_of
 from dask_rewrite.passes.align_reads.worksite import Worksite
-from dask_rewrite.passes.demand.boxes import Box, hull, size
+from dask_rewrite.passes.demand.boxes import Box, hull, index_of, size
 from dask_rewrite.passes.demand.forms import form_of, unknown
 from dask_rewrite.passes.steps import Step, assembled, steps_of
 
@@ -71,8 +71,7 @@ class Edit:
 
     def read(self, key: Key, box: Box) -> Task:
         """A read of a box."""
-        index = tuple([slice(a, b, None) for a, b in box])
-        return under(key, self.file.read(TaskRef(self.file.key), index), True)
+        return under(key, self.file.read(TaskRef(self.file.key), index_of(box)), True)
 
     def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
         """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
@@ -253,8 +252,8 @@ class Edit:
         if text.runs:
             values[FILE] = TaskRef(self.file.key)
         for name, run in text.runs:
-            there = box if run is None else [(a + low, b + low) for (a, b), (low, _) in zip(run, box)]
-            values[name] = tuple([slice(a, b, None) for a, b in there])
+            there = box if run is None else tuple([(a + low, b + low) for (a, b), (low, _) in zip(run, box)])
+            values[name] = index_of(there)
         return values
 
     def put(self) -> None:

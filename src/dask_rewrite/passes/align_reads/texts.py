@@ -17,7 +17,7 @@ from dask_rewrite.graph.program import operation, program_task
 from dask_rewrite.graph.writes import written
 from dask_rewrite.passes.align_reads.reads import File
 from dask_rewrite.passes.align_reads.storage import runs
-from dask_rewrite.passes.demand.boxes import Box, inside, lengths
+from dask_rewrite.passes.demand.boxes import Box, index_of, inside, lengths, seen_from
 from dask_rewrite.passes.movement.emit import nested
 from dask_rewrite.passes.steps import Step
 
@@ -94,12 +94,13 @@ def _written(
     for i, unit in enumerate(units):
         there = common(unit, box)
         if i in names:  # the task holds it in any case
-            held.append((_place(there, box), _place(there, unit), TaskRef(names[i])))
+            ends = index_of(seen_from(box, there)), index_of(seen_from(unit, there))
+            held.append((*ends, TaskRef(names[i])))
             continue
         for run in runs(there, file.chunks, most // itemsize):  # to keep it would only take memory
             name = f"index {len(read)}"
-            read.append((name, tuple([(a - c, b - c) for (a, b), (c, _) in zip(run, box)])))
-            own.append((_place(run, box), file.read(TaskRef(FILE), TaskRef(name))))
+            read.append((name, seen_from(box, run)))
+            own.append((index_of(read[-1][1]), file.read(TaskRef(FILE), TaskRef(name))))
     steps: list[Any] = [((np.empty, 0), operation(np.empty, (shape, file.source.dtype)))]
     writes: list[tuple[Sequence[Any], Any]] = [([place], [value]) for place, value in own]
     if held:
@@ -114,11 +115,6 @@ def _written(
 def _part(name: str, unit: Box, box: Box) -> Any:
     index = inside(common(unit, box), unit)
     return TaskRef(name) if index is None else operation(operator.getitem, (TaskRef(name), index))
-
-
-def _place(part: Box, box: Box) -> tuple[slice, ...]:
-    """Where a part lies in a box."""
-    return tuple([slice(a - c, b - c, None) for (a, b), (c, _) in zip(part, box)])
 
 
 def common(one: Box, other: Box) -> Box:

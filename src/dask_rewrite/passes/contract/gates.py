@@ -11,14 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
-from dask.graph_manipulation import chunks
 from dask.typing import Key
 
-from dask_rewrite.graph.gates import waiting
+from dask_rewrite.graph.gates import gate, waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.kinds import is_array
-from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
-from dask_rewrite.graph.program import operation
+from dask_rewrite.graph.nodes import may_move, nameless, under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.contract.cost_model import Plan
 from dask_rewrite.passes.movement.moves import GETTER_IDS
@@ -150,13 +148,9 @@ class Gates:
     def after(self, step: int, accumulators: Sequence[Key]) -> dict[Key, Task]:
         """The tasks of one gate."""
         key = (self.name, step)
-        waits = [TaskRef(each) for each in accumulators]
-        made: dict[Key, Task] = {}
-        if not self.plan.lockstep:  # each stays where it is, and is free as soon as it is noted
-            notes = [(self.name, step, i) for i in range(len(waits))]
-            for note, wait in zip(notes, waits):
-                made[note] = make_task(note, chunks.checkpoint, (wait,), {}, frozenset((wait.key,)))
-            waits = [TaskRef(note) for note in notes]
-        gate = operation(chunks.checkpoint, waits)
-        made[key] = under(key, gate)
-        return made
+        if self.plan.lockstep:
+            return {key: gate(key, accumulators)}
+        # each stays where it is, and is free as soon as it is noted
+        notes: dict[Key, Key] = {(*key, i): each for i, each in enumerate(accumulators)}
+        made = {note: gate(note, [each]) for note, each in notes.items()}
+        return {**made, key: gate(key, list(notes))}

@@ -18,7 +18,7 @@ from dask_rewrite.graph.graph import Graph, Nodes, producers_first, reachable
 from dask_rewrite.graph.names import fingerprint, layer_name, mark
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.demand.beginnings import among, is_worth_it, sliced
-from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole
+from dask_rewrite.passes.demand.boxes import Box, hull, shape_of, size, whole, widen
 from dask_rewrite.passes.demand.forms import Planned, Plans
 from dask_rewrite.passes.demand.plans import has_rule, resized
 from dask_rewrite.passes.demand.splits import without_splits
@@ -168,7 +168,7 @@ class _Search:
         if all(self._is_whole(dep) for dep in node._dependencies):
             return
         if (taken := self.takes.of(node, self.facts.value)) is not None:
-            self._want(*taken)
+            widen(self.wanted, *taken)
             return
         planned = self.forms.of(node, None) if self.takes.selects(node) else None
         if planned is None:
@@ -180,14 +180,7 @@ class _Search:
     def _keep(self, key: Key, planned: Planned) -> None:
         self.plans[key] = planned
         for dep, box in planned.needs():
-            self._want(dep, box)
-
-    def _want(self, key: Key, box: Box | None) -> None:
-        if key not in self.wanted:
-            self.wanted[key] = box
-            return
-        before = self.wanted[key]
-        self.wanted[key] = None if box is None or before is None else hull(before, box)
+            widen(self.wanted, dep, box)
 
     def _is_whole(self, key: Key) -> bool:
         """It is made as a whole, whoever else wants it."""

@@ -33,6 +33,14 @@ def hull(one: Box, other: Box) -> Box:
     return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other)])
 
 
+def widen(wanted: dict[Any, Box | None], name: Any, box: Box | None) -> None:
+    """Take in what is wanted of something, beside what was wanted before; None is all of it."""
+    if name in wanted:
+        before = wanted[name]
+        box = None if box is None or before is None else hull(before, box)
+    wanted[name] = box
+
+
 def lengths(box: Box) -> Shape:
     """The shape of a box.
 
@@ -64,9 +72,16 @@ def inside(box: Box, outer: Box) -> tuple[slice, ...] | None:
     >>> inside(((2, 6),), ((2, 6),)) is None
     True
     """
-    if box == outer:
-        return None
-    return tuple([slice(a - c, b - c) for (a, b), (c, _) in zip(box, outer)])
+    return None if box == outer else index_of(seen_from(outer, box))
+
+
+def seen_from(outer: Box, box: Box) -> Box:
+    """A box, counted from where another one begins.
+
+    >>> seen_from(((2, 6),), ((3, 5),))
+    ((1, 3),)
+    """
+    return tuple([(a - c, b - c) for (a, b), (c, _) in zip(box, outer)])
 
 
 def shape_of(value: Any) -> Shape | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
@@ -24,6 +25,7 @@ _ENDS = frozenset([int, type(None)])
 _NOTHING = object()
 
 
+@dataclass(slots=True)
 class Planned:
     """What a task needs for a box of its result: a plan, and what the plan's references stand for.
 
@@ -39,19 +41,14 @@ class Planned:
         By how much the part of a file that it reads lies further on each axis than in the plan.
     """
 
-    __slots__ = ("_further", "_keys", "_known", "plan")
-
-    def __init__(
-        self, plan: Plan, known: tuple[Key, ...], keys: tuple[Key, ...], further: tuple[int, ...] = ()
-    ) -> None:
-        self.plan = plan
-        self._known = known
-        self._keys = keys
-        self._further = further
+    plan: Plan
+    known: tuple[Key, ...]
+    keys: tuple[Key, ...]
+    further: tuple[int, ...]
 
     def needs(self) -> list[tuple[Key, Box | None]]:
         """What is needed of each block."""
-        own = dict(zip(self._known, self._keys))
+        own = dict(zip(self.known, self.keys))
         return [(own[key], box) for key, box in self.plan.needs.items()]
 
     def written(
@@ -62,7 +59,7 @@ class Planned:
         texts: dict[Any, Task],
     ) -> GraphNode:
         """The task under a new key; ``texts`` keeps what was written for others, see `write.written`."""
-        plan, known, keys = self.plan, self._known, self._keys
+        plan, known, keys = self.plan, self.known, self.keys
         there = [places.get(each) for each in keys]
         rooms = tuple(map(room, keys)) if plan.slices else ()
         form = (id(plan), tuple([place and place[1] for place in there]), rooms)
@@ -73,7 +70,7 @@ class Planned:
         new = [own if place is None else place[0] for own, place in zip(keys, there)]
         values = {old: TaskRef(here) for old, here in zip(known, new) if here != old}
         made = with_values(text, values)
-        return _moved(made, key, self._further) if any(self._further) else renamed(made, key)
+        return _moved(made, key, self.further) if any(self.further) else renamed(made, key)
 
 
 class Plans:

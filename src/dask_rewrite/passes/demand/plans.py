@@ -20,7 +20,7 @@ from dask_rewrite.graph.nodes import list_of
 from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.templates import calls_frame
 from dask_rewrite.passes.demand import creation, elementwise, moves, products, reductions
-from dask_rewrite.passes.demand.boxes import Box, hull, lengths, whole
+from dask_rewrite.passes.demand.boxes import Box, lengths, whole, widen
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, call_of
 from dask_rewrite.passes.steps import Step, Values, references, references_of, steps_of
 
@@ -142,12 +142,7 @@ class Plan:
         if type(of) is not TaskRef:
             return
         name: Any = of.key
-        known: dict[Any, Box | None] = self.boxes if type(name) is Step else self.needs
-        if name not in known:
-            known[name] = box
-        elif known[name] is not None:
-            before = known[name]
-            known[name] = None if box is None or before is None else hull(before, box)
+        widen(self.boxes if type(name) is Step else self.needs, name, box)
 
 
 def _agree(value: Any, old: Any, shape: tuple[int, ...]) -> bool:

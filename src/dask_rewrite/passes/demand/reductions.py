@@ -12,6 +12,7 @@ from dask.array.reductions import arg_agg, arg_chunk, arg_combine
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
+from dask_rewrite.analysis.knowledge.reductions import POSITIONS
 from dask_rewrite.passes.demand.boxes import Box, Shape
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Rule, Unreadable, mapped
 
@@ -100,11 +101,7 @@ def regroups(call: Call, value: Any) -> bool:
 
 
 _EXTREMES = (np.max, np.min, np.nanmax, np.nanmin, np.any, np.all)
-_POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
-_KEEPING = (
-    *(chunk.argmin, chunk.argmax, chunk.nanargmin, chunk.nanargmax),
-    *(of_dask(reductions, "_nanargmin"), of_dask(reductions, "_nanargmax")),
-)
+_POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin, *POSITIONS)
 _SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
 _MEDIANS = (np.median, np.nanmedian)
 _LARGEST = (of_dask(chunk, "topk"), of_dask(chunk, "topk_aggregate"))
@@ -112,23 +109,18 @@ _GRADIENT = of_dask(routines, "_gradient_kernel")
 _METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
 _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
 _COUNTS = tuple([of_dask(reductions, name) for name in ("numel", "nannumel")])
+_SKIPPING = tuple(
+    [of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")]
+)
+_MOMENTS = ("mean_chunk", "mean_combine", "mean_agg", "moment_chunk", "moment_combine", "moment_agg")
 
 TABLE: dict[Any, Rule] = {
-    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_KEEPING, *_SUMS, *_COUNTS, *_MEDIANS), _reduction),
+    **dict.fromkeys((*_EXTREMES, *_POSITIONS, *_SUMS, *_COUNTS, *_MEDIANS, *_SKIPPING), _reduction),
     **{func.reduce: _reduction for func in _METHODS},
     **dict.fromkeys(_SCANS, _cumulated),
     **dict.fromkeys(_LARGEST, _largest),
     _GRADIENT: _gradient,
-    of_dask(reductions, "chunk_max"): _reduction,
-    of_dask(reductions, "chunk_min"): _reduction,
-    of_dask(reductions, "_nanmax_skip"): _reduction,
-    of_dask(reductions, "_nanmin_skip"): _reduction,
-    of_dask(reductions, "mean_chunk"): _combined,
-    of_dask(reductions, "mean_combine"): _combined,
-    of_dask(reductions, "mean_agg"): _combined,
-    of_dask(reductions, "moment_chunk"): _combined,
-    of_dask(reductions, "moment_combine"): _combined,
-    of_dask(reductions, "moment_agg"): _combined,
+    **{of_dask(reductions, name): _combined for name in _MOMENTS},
     of_dask(routines, "_chunk_sum"): _combined,
     arg_chunk: partial(_positions, at=2),
     arg_combine: partial(_positions, at=1),
@@ -138,9 +130,8 @@ TABLE: dict[Any, Rule] = {
 #: The same for any grouping.
 _EXACT = frozenset(
     (
-        *(*_EXTREMES, *_POSITIONS, *_KEEPING, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
+        *(*_EXTREMES, *_POSITIONS, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
         *(func.reduce for func in _METHODS[2:]),
-        *(arg_chunk, arg_combine, arg_agg),
-        *(of_dask(reductions, name) for name in ("chunk_max", "chunk_min", "_nanmax_skip", "_nanmin_skip")),
+        *(arg_chunk, arg_combine, arg_agg, *_SKIPPING),
     )
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
-from dask.array import _shuffle, chunk
+from dask.array import _shuffle
 from dask.typing import Key
 
 from dask_rewrite.analysis.knowledge import Fact
@@ -19,11 +18,11 @@ from dask_rewrite.graph.templates import calls_frame, frame_of
 from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of
 from dask_rewrite.passes.demand.moves import SELECTING_IDS
 from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.movement.moves import GETITEMS
 
 #: From a key to what is known of its block.
 Values = Callable[[Key], Any]
 
-_PLAIN = frozenset(map(id, (chunk.getitem, operator.getitem)))
 #: What dask's `take` and `shuffle` pick rows by.
 PICK = of_dask(_shuffle, "_getitem")
 
@@ -49,7 +48,7 @@ class Takes:
             return None
         ref, index = node.args
         func = node.func
-        is_plain = id(func) in _PLAIN or (func is PICK and type(index) is TaskRef)
+        is_plain = id(func) in GETITEMS or (func is PICK and type(index) is TaskRef)
         return ref.key if is_plain and type(ref) is TaskRef else None
 
     def box(self, node: Any, shape: Shape) -> Box | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -26,6 +27,7 @@ SMALL = 65_536
 NEARLY = 16
 
 
+@dataclass(slots=True)
 class Emitter:
     """Writes mosaics as tasks.
 
@@ -42,17 +44,10 @@ class Emitter:
         Filled in with the indexes that take pieces out of blocks, by where these lie: many are equal.
     """
 
-    def __init__(
-        self,
-        shape_of: Callable[[Key], tuple[int, ...]],
-        reference: Callable[[Piece], TaskRef | None],
-        ordered: Callable[[Key], bool],
-        indexes: dict[Any, tuple[Any, ...]],
-    ) -> None:
-        self._shape_of = shape_of
-        self._reference = reference
-        self._ordered = ordered
-        self._indexes = indexes
+    shape_of: Callable[[Key], tuple[int, ...]]
+    reference: Callable[[Piece], TaskRef | None]
+    ordered: Callable[[Key], bool]
+    indexes: dict[Any, tuple[Any, ...]]
 
     def expression(self, mosaic: Mosaic, dtype: DType) -> Task | None:
         """A task without a key for a block that is joined or padded: its memory is its own, in C order."""
@@ -60,7 +55,7 @@ class Emitter:
         if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
             return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
         ordered = all(
-            self._ordered(piece.source) and is_straight(piece)
+            self.ordered(piece.source) and is_straight(piece)
             for piece in pieces
             if type(piece.source) is not Fill
         )
@@ -96,16 +91,16 @@ class Emitter:
 
     def view(self, piece: Piece) -> Any:
         """The piece as an expression over its source: a reference, or a slice of it."""
-        done = self._reference(piece)
+        done = self.reference(piece)
         if done is not None:
             return done
-        ref, shape = TaskRef(piece.source), self._shape_of(piece.source)
+        ref, shape = TaskRef(piece.source), self.shape_of(piece.source)
         place = (piece.at, piece.shape, piece.axes, shape)
-        if (index := self._indexes.get(place)) is not None:
+        if (index := self.indexes.get(place)) is not None:
             return make_task(None, operator.getitem, (ref, index), NO_KWARGS, frozenset((piece.source,)))
         made = sliced(ref, piece, shape)
         if type(made) is Task and made.args[0] is ref:
-            self._indexes[place] = made.args[1]
+            self.indexes[place] = made.args[1]
         return made
 
 

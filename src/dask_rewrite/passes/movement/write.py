@@ -113,9 +113,7 @@ class Writer:
             own = before == frozenset() or self.order.has_unseen_gaps(key)
             if not own:
                 return self._view(key, mosaic, before) or _IN_MEMORY
-        if not pieces or (len(pieces) == 1 and type(pieces[0].source) is Fill):
-            return filled(mosaic.shape, pieces[0].source.value if pieces else None, dtype)
-        if len(pieces) > 1:
+        if len(pieces) != 1 or type(pieces[0].source) is Fill:
             # not kept: it refers to this
             emitter = Emitter(self._shape, self._reference, self.order.is_c, self._indexes)
             return emitter.expression(mosaic, dtype) or "far more pieces than blocks"

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dask._task_spec import Task, TaskRef
-from dask.graph_manipulation import chunks
 from dask.typing import Key
 
-from dask_rewrite.graph.gates import waiting
+from dask_rewrite.graph.gates import gate, waiting
 from dask_rewrite.graph.names import fingerprint, marked
 from dask_rewrite.graph.nesting import Depths, survey
 from dask_rewrite.graph.nodes import nameless, renamed, under
-from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.reread.phases import Phases, below
@@ -86,8 +84,8 @@ class Copies:
             del nodes[key]
             self.annotations.pop(key, None)
             self._site.context.regrouped.add(users[0])
-        elif copy._dependencies.isdisjoint(keys.values()) and (gate := self._gate(block, phase)) is not None:
-            nodes[key] = under(key, waiting(nameless(copy), [TaskRef(gate)]), True)
+        elif copy._dependencies.isdisjoint(keys.values()) and (late := self._gate(block, phase)) is not None:
+            nodes[key] = under(key, waiting(nameless(copy), [TaskRef(late)]), True)
 
     def _users(self, block: Key, phase: int) -> list[Key]:
         """Who uses a block in a phase, without copies that are made for it."""
@@ -115,8 +113,7 @@ class Copies:
         if waits not in self._gates:
             token = fingerprint([self._site.graph.origin.token, self._name])
             self._gates[waits] = key = (f"{self._name}-gate-{token}", len(self._gates))
-            gate = operation(chunks.checkpoint, tuple(map(TaskRef, waits)))
-            self.nodes[key] = under(key, gate)
+            self.nodes[key] = gate(key, waits)
         return self._gates[waits]
 
 

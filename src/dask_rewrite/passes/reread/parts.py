@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,8 +140,7 @@ def made_where_used(graph: Graph, context: Context, min_bytes: int, loads: int) 
         stack += inside[key]
     if len(nodes) == len(graph.nodes):
         return graph
-    kept = {key: given for key, given in graph.annotations.items() if key in nodes}
-    return replace(graph, annotations=kept).with_nodes(nodes)
+    return graph.with_nodes(nodes)
 
 
 def _without_copies(graph: Graph, context: Context, token: str) -> Graph:

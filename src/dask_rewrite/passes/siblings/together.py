@@ -75,7 +75,7 @@ class Together:
                     return True
                 alike.setdefault(node._dependencies, []).append((key, []))
         groups = [(needs, group) for needs, group in alike.items() if len(group) >= FEWEST]
-        return any(any(self._siblings(group, needs, self._largest(needs))) for needs, group in groups)
+        return any(any(self._siblings(group, needs, *self._weigh(needs))) for needs, group in groups)
 
     def run(self) -> None:
         depths = depths_of(self._site.graph.nodes)
@@ -87,9 +87,9 @@ class Together:
                 if key not in self.gone and (found := self._needs(self.nodes[key])) is not None:
                     groups.setdefault(found[0], []).append((key, found[1]))
             groups = {needs: group for needs, group in groups.items() if _matters(group)}
-            largest = {needs: self._largest(needs) for needs in groups}
-            self._join([self._siblings(group, needs, largest[needs]) for needs, group in groups.items()])
-            alone = [group for needs, group in groups.items() if self._is_alone(needs, largest[needs])]
+            weights = {needs: self._weigh(needs) for needs in groups}
+            self._join([self._siblings(group, needs, *weights[needs]) for needs, group in groups.items()])
+            alone = [group for needs, group in groups.items() if weights[needs][1]]
             slices = {key: parts for key, parts in chain.from_iterable(alone) if parts}
             for key in levels[depth]:
                 if key not in self.gone and (self._instead or key in slices):
@@ -164,25 +164,25 @@ class Together:
         free = site.effect(key) != "unknown" and not is_topk(node.func)
         return free and depth_of(node, self._templates) <= _DEEP
 
-    def _largest(self, needs: frozenset[Key]) -> int:
-        """Bytes of the largest of all blocks that tasks need; -1 if nobody knows."""
-        sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
-        return max([-1 if size is None else size.nbytes for size in sizes], default=0)
+    def _weigh(self, needs: frozenset[Key]) -> tuple[int, bool]:
+        """Bytes of the largest of all blocks that tasks need, -1 if nobody knows; and whether it is alone.
 
-    def _is_alone(self, needs: frozenset[Key], largest: int) -> bool:
-        """Whether no block is large, or the others weigh little beside it, so that only they travel."""
+        It is if no block is large, or if the others weigh little beside it, so that only they travel.
+        """
+        sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
+        largest = max([-1 if size is None else size.nbytes for size in sizes], default=0)
         if largest <= LARGE:
-            return largest >= 0
-        sizes = [estimate(self._site.facts, block) for block in needs & self._site.graph.nodes.keys()]
+            return largest, largest >= 0
         total = sum([largest if size is None else size.nbytes for size in sizes])
-        return is_light(total - largest, largest)
+        return largest, is_light(total - largest, largest)
 
-    def _siblings(self, group: Group, needs: frozenset[Key], largest: int) -> tuple[Group, Weighed | None]:
+    def _siblings(
+        self, group: Group, needs: frozenset[Key], largest: int, alone: bool
+    ) -> tuple[Group, Weighed | None]:
         """Those of a group that may go together: enough small ones, or those that are light."""
         if len(group) < (FEWEST if largest > TINY else LEAST) or largest < 0:
             return [], None
         free = [each for each in group if self._is_free(each[0])]
-        alone = self._is_alone(needs, largest)
         few = small(free, largest, self._limit, self._site, self.nodes) if alone else []
         if few and largest <= LARGE:
             return few, None

@@ -55,23 +55,11 @@ def group_trees(
     alike: dict[Any, list[Tree]] = groupby(attrgetter("form"), trees)
     if all(len(found) == 1 for found in alike.values()):
         return [[tree] for tree in trees]
-    level = _Levels(site.graph.nodes, frozenset([tree.root for tree in trees]))
-    return [group for found in alike.values() for group in _linked(found, level, _Shared(site, users, light))]
+    shared = _Shared(trees, site, users, light)
+    return [group for found in alike.values() for group in _linked(found, shared)]
 
 
-class _Levels:
-    """On which level reductions stand; of most graphs nobody asks, as their reductions share nothing."""
-
-    def __init__(self, nodes: Mapping[Key, Any], roots: frozenset[Key]) -> None:
-        self._nodes, self._roots = nodes, roots
-
-    @cached_property
-    def of(self) -> Mapping[Key, int]:
-        nodes = self._nodes
-        return levels(nodes, list(producers_first(list(nodes), nodes)), self._roots)
-
-
-def _linked(trees: Sequence[Tree], level: _Levels, shared: _Shared) -> list[list[Tree]]:
+def _linked(trees: Sequence[Tree], shared: _Shared) -> list[list[Tree]]:
     """Groups of trees of one form; each tree shares a block with one before it at every step."""
     first_with: dict[Any, list[Tree]] = {}
     of: dict[Key, list[Tree]] = {}
@@ -81,7 +69,7 @@ def _linked(trees: Sequence[Tree], level: _Levels, shared: _Shared) -> list[list
         here = shared.at(tree, 0)
         for key in sorted(here, key=str):
             other = next(iter(first_with.get(key, ())), None)
-            if other is None or level.of[other.root] != level.of[tree.root]:
+            if other is None or shared.level[other.root] != shared.level[tree.root]:
                 continue
             if len(of[other.root]) < MOST_TREES and shared.all(tree, other):
                 group = of[other.root]
@@ -99,8 +87,14 @@ def _linked(trees: Sequence[Tree], level: _Levels, shared: _Shared) -> list[list
 class _Shared:
     """What the steps of reductions share."""
 
-    def __init__(self, site: Site, users: Mapping[Key, int], light: Light) -> None:
-        self._site, self._users, self._light = site, users, light
+    def __init__(self, trees: Sequence[Tree], site: Site, users: Mapping[Key, int], light: Light) -> None:
+        self._trees, self._site, self._users, self._light = trees, site, users, light
+
+    @cached_property
+    def level(self) -> Mapping[Key, int]:
+        """On which level reductions stand; of most graphs nobody asks, as their reductions share nothing."""
+        nodes, roots = self._site.graph.nodes, frozenset([tree.root for tree in self._trees])
+        return levels(nodes, list(producers_first(list(nodes), nodes)), roots)
 
     def all(self, one: Tree, other: Tree) -> bool:
         """Whether two reductions share something at every step."""

@@ -8,15 +8,14 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from dask._task_spec import Task, TaskRef
-from dask.graph_manipulation import chunks
 from dask.typing import Key
 
 from dask_rewrite.analysis.memory.graphs import Sized
 from dask_rewrite.analysis.memory.turns import Footprint
-from dask_rewrite.graph.gates import waiting
+from dask_rewrite.graph.gates import gate, waiting
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.names import fingerprint, mark
-from dask_rewrite.graph.nodes import make_task, may_move, nameless, under
+from dask_rewrite.graph.nodes import may_move, nameless, under
 
 #: What is so many times smaller than the limit waits for nothing.
 _SMALL = 1024
@@ -131,8 +130,7 @@ class _Gates:
                     known[task] = bound  # it waits for all of them anyway
                     continue
                 self._make(bound, ends)
-            gate: Key = (self._name, self._last)
-            waits = waiting(nameless(node), [TaskRef(gate)])
+            waits = waiting(nameless(node), [TaskRef((self._name, self._last))])
             self.nodes[key] = under(key, waits, node._data_producer)
             known[task] = self._last
 
@@ -144,11 +142,10 @@ class _Gates:
         return [self._order[place] for place in self._waiting]
 
     def _make(self, bound: int, ends: Sequence[int]) -> None:
-        refs = [TaskRef(self._keys[task]) for task in ends]
+        needs = [self._keys[task] for task in ends]
         if self._last:
-            refs.append(TaskRef((self._name, self._last)))
-        gate: Key = (self._name, bound)
-        deps = frozenset([ref.key for ref in refs])
-        self.nodes[gate] = make_task(gate, chunks.checkpoint, tuple(refs), {}, deps)
-        self.made.add(gate)
+            needs.append((self._name, self._last))
+        key: Key = (self._name, bound)
+        self.nodes[key] = gate(key, needs)
+        self.made.add(key)
         self._last, self._waiting = bound, []

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from dask._task_spec import DataNode, Task
 from dask.typing import Key
-from dask.utils import key_split
 from toolz import groupby
 
 from dask_rewrite.analysis.effects import gives_view
 from dask_rewrite.analysis.estimates import likely_bytes
 from dask_rewrite.graph.kinds import is_array
-from dask_rewrite.graph.names import is_finalize, layer_name
+from dask_rewrite.graph.names import is_finalize, kind_name, layer_name
 from dask_rewrite.passes.site import Site
 from dask_rewrite.passes.waiting import Waiting
 
@@ -60,13 +59,8 @@ def _shared(site: Site, layers: Mapping[Any, Sequence[Key]]) -> Iterable[list[tu
             and type(site.node(key := _middle(shared))) is Task
             and (nbytes := likely_bytes(site.facts, key))
         ):
-            kinds[_kind(key)].append((key, nbytes * len(shared)))
+            kinds[kind_name(key)].append((key, nbytes * len(shared)))  # perhaps of a layer for each file
     return kinds.values()
-
-
-def _kind(key: Key) -> str:
-    """What blocks of one kind have in common: an array of one name, perhaps of a layer for each file."""
-    return str(key_split(layer_name(key)))
 
 
 def _middle(keys: Sequence[Key]) -> Key:
@@ -105,22 +99,19 @@ class _Blocks:
         self._looks -= len(users)
         if self._looks < 0:
             return False
-        others, seen, stack = {*users} - {last}, {last}, [last]
-        while stack and others and self._looks > 0:
-            self._looks -= 1
-            needs = self._nodes[stack.pop()]._dependencies
-            deps = [dep for dep in needs if dep in self._nodes and dep not in seen]
-            seen.update(deps)
+        others = {*users} - {last}
+        for deps in self._below(last, frozenset()):
             others.difference_update(deps)
-            stack += deps
-        return not others
+            if not others:
+                return True
+        return False
 
     def _wait_alike(self, block: Key, users: Sequence[Key]) -> bool:
         """Whether all that becomes of a block waits for the same others of its kind, as in a rechunk.
 
         Then none can go before all of these are there.
         """
-        kind, found = _kind(block), set[frozenset[Key]]()
+        kind, found = kind_name(block), set[frozenset[Key]]()
         seen, stack = {*users}, [*users]
         while stack and len(found) < 2 and self._looks > 0:
             here = stack.pop()
@@ -137,11 +128,16 @@ class _Blocks:
     def _waits_for(self, key: Key, kind: str) -> frozenset[Key]:
         """The blocks of a kind that a task waits for, the first ones on each way down."""
         found: set[Key] = set()
+        for deps in self._below(key, found):
+            found.update([dep for dep in deps if kind_name(dep) == kind])
+        return frozenset(found)
+
+    def _below(self, key: Key, ends: Set[Key]) -> Iterator[list[Key]]:
+        """What a task needs, then what each of these needs but for the ends, as far as may be looked at."""
         seen, stack = {key}, [key]
         while stack and self._looks > 0:
             self._looks -= 1
             deps = [dep for dep in self._nodes[stack.pop()]._dependencies if dep in self._nodes]
-            found.update([dep for dep in deps if _kind(dep) == kind])
-            stack += [dep for dep in deps if dep not in seen and dep not in found]
+            yield deps
+            stack += [dep for dep in deps if dep not in seen and dep not in ends]
             seen.update(deps)
-        return frozenset(found)
