@@ -66,8 +66,7 @@ def bisect(check: Callable[[], Any]) -> Remark:
         raise BisectError(_blame_without_rewrites(check)) from first.error
     good, bad = 0, last.used
     while bad - good > 1:
-        middle = (good + bad) // 2
-        found = _run(check, middle)
+        found = _run(check, middle := (good + bad) // 2)
         if found.wrong:
             bad, last = middle, found
         else:

@@ -104,7 +104,10 @@ class Report:
 
         Its nodes are keys; ``name`` is what dashboards call the task, ``functions`` what it calls.
         """
-        import networkx as nx
+        try:
+            import networkx as nx
+        except ImportError as error:
+            raise ImportError("to_networkx() needs networkx: pip install networkx") from error
         from dask.utils import key_split
 
         from dask_rewrite.graph.labels import functions_of
