@@ -107,7 +107,7 @@ class Report:
         try:
             import networkx as nx
         except ImportError as error:
-            raise ImportError("to_networkx() needs networkx: pip install dask-rewrite[networkx]") from error
+            raise ImportError("to_networkx() needs networkx: pip install networkx") from error
         from dask.utils import key_split
 
         from dask_rewrite.graph.labels import functions_of
