@@ -154,7 +154,8 @@ class FuseChains:
 
         A consumer of several sources stays with all of these.
         """
-        if len(chain) == 2:
+        short = len(chain) <= min(self.max_length, self.max_sources)
+        if short and all(getattr(nodes[key], "func", None) is not pipe for key in chain):
             return [chain]
         several = (i for i, key in enumerate(chain) if len(links.get(key, ())) > 1)
         end = next(several, len(chain))
