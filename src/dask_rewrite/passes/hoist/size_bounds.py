@@ -55,14 +55,15 @@ def suspects(objects: dict[int, Any], scales: Scales) -> dict[int, Any]:
 
 def _most_together(own: float, parts: Sequence[Collection[Any]], scales: Scales, depth: int) -> float:
     """What one of these groups of objects can weigh at most, and so much of its own."""
+    longest = max(map(len, parts))
+    if not longest or own + 10 * longest >= scales.min_bytes:  # nothing weighs less
+        return own + 10 * longest
     items = list(chain.from_iterable(parts))
-    if not items:
-        return own
     most: dict[type, float] = {}
     for kind in set(map(type, items)):
         mine = {} if kind in ATOMS else {id(item): item for item in items if type(item) is kind}
         most[kind] = _most(kind, mine.values(), scales, depth) if mine else 10
-    bound = own + max(map(len, parts)) * max(most.values())
+    bound = own + longest * max(most.values())
     if bound < scales.min_bytes:
         return bound
     # Not all of a group is of its heaviest kind.

@@ -140,7 +140,7 @@ class Scales:
         if kind in ATOMS:
             return _LIGHT
         if kind in _CONTAINERS or isinstance(value, (GraphNode, dict)):
-            return self._items([value])
+            return self._items(inside(value), 10, id(value))
         if kind is FunctionType:
             return _LIGHT if self.is_named(value) else self._function(value)
         if kind is MethodType:
@@ -151,10 +151,13 @@ class Scales:
             return _LIGHT if self.is_named(value) else self._items(_members(value), 500)
         return self._object(value, kind)
 
-    def _items(self, values: Collection[Any], own: int = 0) -> tuple[int, list[Any]]:
-        """Bytes and parts of many values, those in containers and tasks included."""
+    def _items(self, values: Collection[Any], own: int = 0, at: int = 0) -> tuple[int, list[Any]]:
+        """Bytes and parts of many values, those in containers and tasks included.
+
+        Long containers are parts, so that each is looked into once, whoever holds it.
+        """
         parts: list[Any] = []
-        stack = [(values, 0)]
+        stack = [(values, at)]
         seen: set[int] = set()
         while stack:
             items, at = stack.pop()
@@ -178,11 +181,12 @@ class Scales:
                     else:
                         parts.append(item)
                 elif kind in _CONTAINERS or isinstance(item, (dict, GraphNode)):
-                    if id(item) in self._known:
+                    held = inside(item)
+                    if len(held) > _ALIKE or id(item) in self._known:
                         parts.append(item)
                     elif id(item) not in seen and id(item) not in self._sampling and len(seen) < _LONG:
                         seen.add(id(item))
-                        stack.append((inside(item), id(item)))
+                        stack.append((held, id(item)))
                 elif not (kind is FunctionType or isinstance(item, type)) or not self.is_named(item):
                     parts.append(item)
         return own, parts
