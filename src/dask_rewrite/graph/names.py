@@ -146,7 +146,7 @@ def kind_name(key: Key) -> str:
     >>> kind_name(("sum-aggregate-0123456789abcdef0123456789abcdef", 0)), kind_name("total")
     ('sum-aggregate', 'total')
     """
-    return str(key_split(key[0] if type(key) is tuple and key else key))
+    return str(key_split(layer_name(key)))
 
 
 def is_finalize(key: object) -> bool:

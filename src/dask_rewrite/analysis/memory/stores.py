@@ -10,18 +10,15 @@ from dask.array import core
 from dask.graph_manipulation import chunks
 
 from dask_rewrite.graph.batches import is_batch
+from dask_rewrite.graph.nodes import keeps_name
 from dask_rewrite.graph.templates import calls_frame, frame_of
 
 #: Functions that wait for others and give nothing.
 _WAITING = frozenset([chunks.checkpoint])
 #: Functions that store blocks.
 STORES = frozenset(getattr(core, name) for name in ("store_chunk", "load_store_chunk") if hasattr(core, name))
-
-
-#: The module and name of what sends a block to other workers, and of what waits for all of these.
-_SENDING = frozenset(
-    {("distributed.shuffle._rechunk", "rechunk_transfer"), ("distributed.shuffle._core", "p2p_barrier")}
-)
+#: What sends a block to other workers, and what waits for all of these, among tasks of a shuffle.
+_SENDING = ("rechunk_transfer", "p2p_barrier")
 
 
 def is_in(func: Any, functions: Any) -> bool:
@@ -47,7 +44,7 @@ def gives_nothing(node: Any) -> bool:
     >>> gives_nothing(Task("y", core.load_store_chunk, TaskRef("x"), None, None, False, **options))
     True
     """
-    if isinstance(node, Task) and _name_of(node.func) in _SENDING:
+    if keeps_name(node) and getattr(node.func, "__name__", None) in _SENDING:
         return True
     given: Mapping[Any, Any] = {}
     while type(node) is Task:
@@ -62,7 +59,3 @@ def gives_nothing(node: Any) -> bool:
     back = node.kwargs.get("return_stored")
     back = given.get(back.key) if type(back) is TaskRef else back
     return node.func is core.load_store_chunk and back is False
-
-
-def _name_of(func: Any) -> tuple[Any, Any]:
-    return getattr(func, "__module__", None), getattr(func, "__name__", None)
