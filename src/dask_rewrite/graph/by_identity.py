@@ -27,6 +27,10 @@ class ByIdentity(Generic[Found]):
 
     __slots__ = ("_known",)
 
+    def __class_getitem__(cls, kind: Any) -> type[ByIdentity[Any]]:
+        """The class itself: to be made through an alias of `typing` takes longer than many a memo lives."""
+        return cls
+
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Found]] = {}
 
