@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -64,3 +64,15 @@ class Known:
     writing: tuple[str, ...] = ()
     calls: Callable[[Sequence[Any], Mapping[str, Any]], Iterable[Call]] | None = None
     seed: int | None = None
+    _settled: dict[tuple[bool, bool], Known] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def settled(self, fresh: bool, pure: bool) -> Known:
+        """What is known of one call; many are alike."""
+        if fresh is self.fresh and pure is self.pure:
+            return self
+        found = self._settled.get((fresh, pure))
+        if found is None:
+            found = self._settled[fresh, pure] = replace(self, fresh=fresh, pure=pure)
+        return found

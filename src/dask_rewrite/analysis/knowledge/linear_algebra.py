@@ -21,8 +21,8 @@ from dask_rewrite.analysis.knowledge.lookup import fact_of_call
 from dask_rewrite.analysis.knowledge.movement import getitem
 
 SUMS = (np.sum, chunk.sum)
-#: Block functions of dask's products; what they return belongs to nobody else.
-PRODUCTS: tuple[Callable[..., Any], ...] = (routines._tensordot, routines._matmul, einsumfuncs.chunk_einsum)
+#: Block functions of dask's products, by identity; what they return belongs to nobody else.
+PRODUCTS = frozenset(map(id, (routines._tensordot, routines._matmul, einsumfuncs.chunk_einsum)))
 
 
 def _pair(a: Any, b: Any) -> tuple[Fact, Fact]:

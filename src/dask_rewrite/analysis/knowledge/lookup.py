@@ -81,8 +81,9 @@ def known_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kno
     found = known(func)
     if found is None or (found.inputs is not None and len(args) > found.inputs):
         return None
-    if kwargs and any(kwargs.get(name) is not None for name in found.writing):
-        return None
+    if not kwargs.keys().isdisjoint(found.writing):
+        if any(kwargs.get(name) is not None for name in found.writing):
+            return None
     fresh, pure = found.fresh, found.pure
     if not isinstance(fresh, bool):
         fresh = fresh(args, kwargs)
@@ -96,9 +97,7 @@ def known_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kno
             return None
         fresh = fresh and all(each.fresh is True for each in inner)
         pure = pure and all(each.pure for each in inner)
-    if fresh is found.fresh and pure is found.pure:
-        return found
-    return replace(found, fresh=fresh, pure=pure)
+    return found.settled(fresh, pure)
 
 
 def fact_of_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

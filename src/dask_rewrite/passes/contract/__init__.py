@@ -109,12 +109,12 @@ class Contract:
                 work.append(found)
         if not work:
             return graph
-        made = _applied(graph, work, users, gated=not graph.origin.shared)
+        made = _applied(site, work, users, gated=not graph.origin.shared)
         if any(each.plan.look for each in work) and not is_acyclic(made.nodes):
             remarks.missed(self.name, None, "some sums wait for others: gates would close a cycle")
             # what these would hold was forecast with gates
             work = [each for each in work if not each.plan.look]
-            made = _applied(graph, work, users, gated=False) if work else graph
+            made = _applied(site, work, users, gated=False) if work else graph
         for each in work:
             remarks.applied(self.name, each.root, str(each))
         context.leftovers = context.leftovers or any(each.again for each in work)
@@ -172,8 +172,8 @@ def _goes_its_own_way(group: Group, shared: Mapping[Key, int]) -> bool:
     return 2 * sum(shared[block] > 1 for block in blocks) >= len(blocks)
 
 
-def _applied(graph: Graph, work: list[Accumulation], users: Mapping[Key, int], gated: bool) -> Graph:
-    rewrite = Rewrite(graph, users)
+def _applied(site: Site, work: list[Accumulation], users: Mapping[Key, int], gated: bool) -> Graph:
+    rewrite = Rewrite(site.graph, users, site.facts)
     for each in work:
         each.apply(rewrite, gated)
     return rewrite.result()

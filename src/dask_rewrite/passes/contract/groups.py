@@ -220,8 +220,9 @@ def group_trees(trees: Sequence[Tree], terms: Sequence[list[Term]], site: Site) 
         return i
 
     owner: dict[Any, int] = {}
+    kinds: dict[Any, int] = {}
     for i, mine in enumerate(terms):
-        kind = (len(mine), trees[i].reducer)
+        kind = kinds.setdefault((len(mine), trees[i].reducer), len(kinds))
         for term in mine:
             for dep in term.body._dependencies - light:
                 first = owner.setdefault((kind, dep), i)

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.estimates import beliefs_of, believed
+from dask_rewrite.analysis.facts import Facts
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Graph, Nodes
 from dask_rewrite.graph.names import fingerprint, marked
@@ -89,6 +91,7 @@ class Accumulation:
             sums = accumulate(tree, root, terms, steps, name, own, plan.levels, wait)
             made = {key: rewrite.outliner.apart(node) or node for key, node in sums.items()}
             rewrite.annotate(made, tree.root)
+            rewrite.believe(when, tree.leaves[0])
             timed.extend(((when.get(key, len(group.terms[0])), 0), node) for key, node in made.items())
         if gates is not None:
             for step in accumulators if plan.lockstep else sorted(gates.used):
@@ -143,11 +146,14 @@ class Rewrite:
         Before.
     users : mapping
         How many tasks use each key.
+    facts : Facts
+        What is known of the blocks.
     """
 
-    def __init__(self, graph: Graph, users: Mapping[Key, int]) -> None:
+    def __init__(self, graph: Graph, users: Mapping[Key, int], facts: Facts) -> None:
         self.graph = graph
         self.users = users
+        self._facts, self._beliefs = facts, beliefs_of(facts)
         self.outliner = Outliner()
         self.gone: set[Key] = set()
         self.instead: dict[Key, GraphNode] = {}
@@ -159,6 +165,13 @@ class Rewrite:
         found = self.graph.annotations.get(like)
         if found is not None:
             self._annotations.update(dict.fromkeys(keys, found))
+
+    def believe(self, keys: Iterable[Key], like: Key) -> None:
+        """New tasks give what an old one gives: an estimate, which need not be made for each of them."""
+        found = None if self._beliefs is self._facts else believed(self._facts, like)
+        if found is not None and found.fill is None:
+            for key in keys:
+                self._beliefs.tell(key, found)
 
     def put(self, root: Key, made: list[Task]) -> None:
         """New tasks, consumers first, for the place of ``root`` in the graph."""

@@ -76,7 +76,7 @@ def _is_bare_product(body: Task, inner: Task, reducer: Reducer) -> bool:
         return False
     if func.func is not _chunk_sum if reducer.kind == "chunk-sum" else func.func not in SUMS:
         return False
-    if not any(inner.func is each for each in PRODUCTS):
+    if id(inner.func) not in PRODUCTS:
         return False
     return inner.func is _matmul or _contracts(inner, reducer.axis)
 

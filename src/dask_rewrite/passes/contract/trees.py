@@ -145,7 +145,7 @@ def makes_product(term: Task) -> bool:
     if type(inner) is not Task:
         return False
     multiplies = (inner.func is operator.mul or inner.func is np.multiply) and len(inner._dependencies) > 1
-    return multiplies or any(inner.func is each for each in PRODUCTS)
+    return multiplies or id(inner.func) in PRODUCTS
 
 
 def _whole(root: Key, reducers: dict[int, Reducer], summing: dict[Key, Task], site: Site) -> Tree | Missed:
