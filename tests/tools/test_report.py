@@ -281,6 +281,14 @@ def test_explain_refuses_what_is_not_a_collection():
         explain()
 
 
+def test_explain_says_that_an_object_is_loaded_already():
+    xr = pytest.importorskip("xarray")
+    with pytest.raises(TypeError, match=r"got a DataArray in memory, with no dask array in it"):
+        explain(xr.DataArray([1.0]))
+    with pytest.raises(TypeError, match=r"got a Dataset in memory, with no dask array in it"):
+        dask_rewrite.optimize(xr.Dataset({"a": ("x", [1.0])}))
+
+
 def test_explain_a_bag():
     db = pytest.importorskip("dask.bag")
     report = explain(db.from_sequence(range(10), npartitions=3).map(abs).sum())

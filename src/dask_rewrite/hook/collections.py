@@ -49,11 +49,7 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
         raise TypeError("optimize() expects at least one dask collection, or a graph and its keys")
     for value in collections:
         if not is_dask_collection(value):
-            raise TypeError(
-                "optimize() expects dask collections (array, delayed, bag, dataframe, xarray), "
-                f"got {type(value).__name__}"
-                f"{_HOW if type(value) in (list, tuple) else ''}"
-            )
+            raise wrong("optimize", kind_of(value) + (_HOW if type(value) in (list, tuple) else ""))
     if not Options.current().enabled:
         return collections[0] if len(collections) == 1 else tuple(collections)
     plain = [c for c in collections if not _has_expression(c)]
@@ -67,6 +63,19 @@ def optimize_collections(collections: Sequence[Any]) -> Any:
         else:
             results.append(_rebuilt(collection, graph))
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def wrong(asked: str, given: str) -> TypeError:
+    """The error of a function that was given something else than dask collections."""
+    kinds = "array, delayed, bag, dataframe, xarray object"
+    return TypeError(f"{asked}() expects dask collections ({kinds}), got {given}")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is that is no collection; of xarray, some objects are and some are not."""
+    kind = type(value).__name__
+    is_loaded = hasattr(type(value), "__dask_graph__")
+    return f"a {kind} in memory, with no dask array in it" if is_loaded else kind
 
 
 def _rebuilt(collection: Any, graph: HighLevelGraph) -> Any:

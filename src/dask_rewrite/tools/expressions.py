@@ -37,15 +37,12 @@ def collections_in(collections: Sequence[Any], asked: str = "explain") -> list[A
     """
     from dask.base import is_dask_collection, unpack_collections
 
-    def wrong(given: str) -> TypeError:
-        return TypeError(
-            f"{asked}() expects dask collections (array, delayed, bag, dataframe, xarray object), got {given}"
-        )
+    from dask_rewrite.hook.collections import kind_of, wrong
 
     for collection in collections:
         if not is_dask_collection(collection) and not isinstance(collection, (list, tuple, dict, set)):
-            raise wrong(type(collection).__name__)
+            raise wrong(asked, kind_of(collection))
     found, _ = unpack_collections(*collections)
     if not found:
-        raise wrong(f"a {type(collections[0]).__name__} without any" if collections else "nothing")
+        raise wrong(asked, f"a {type(collections[0]).__name__} without any" if collections else "nothing")
     return list(found)
