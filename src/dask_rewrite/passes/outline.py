@@ -13,7 +13,7 @@ from dask.typing import Key
 from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.analysis.facts import Facts, nowhere
 from dask_rewrite.analysis.knowledge import known_call
-from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, children, make_container
+from dask_rewrite.graph.nodes import GATHERING, Deps, call_with_dict, make_container
 from dask_rewrite.graph.program import Programs, operation, shape_of
 from dask_rewrite.graph.templates import calls_frame, is_template
 from dask_rewrite.passes.steps import Opaque, ref_of, steps_of
@@ -74,20 +74,22 @@ class Outliner:
 
     def _nests_unknown(self, task: Task) -> bool:
         """Whether something in an argument calls what nobody knows."""
-        stack: list[Any] = list(task.args)
+        stack: list[tuple[Any, ...]] = [task.args]
         while stack:
-            here = stack.pop()
-            if not isinstance(here, Task):
-                continue
-            func = here.func
-            if calls_frame(func):
-                if self._effects.unknown(here):
-                    return True
-            elif type(here) is Task and id(func) not in _OURS and func is not dict:
-                if known_call(func, here.args, here.kwargs) is None:
-                    return True
-            stack += children(here)
+            for arg in stack.pop():
+                if isinstance(arg, Task):
+                    if self._calls_unknown(arg):
+                        return True
+                    stack.append((*arg.args, *arg.kwargs.values()) if arg.kwargs else arg.args)
         return False
+
+    def _calls_unknown(self, task: Task) -> bool:
+        func = task.func
+        if calls_frame(func):
+            return self._effects.unknown(task)
+        if type(task) is not Task or id(func) in _OURS or func is dict:
+            return False
+        return known_call(func, task.args, task.kwargs) is None
 
 
 class _Outline:
