@@ -23,6 +23,7 @@ from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
 from dask_rewrite.analysis.memory.shown import shows_first
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
+from dask_rewrite.analysis.memory.taken import Taken, most_inside, taken_by
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import first_argument, ungated
 from dask_rewrite.graph.held import unheld
@@ -54,6 +55,8 @@ class Result(NamedTuple):
         Bytes of all stored chunks that hold a part of what was read.
     inside : int
         Of a result of unknown size, the most bytes that one of the steps before it in the same task gives.
+    taken : Taken, optional
+        Of such a result, what its last step takes; None if that is all that the task needs.
     """
 
     nbytes: int | None
@@ -63,6 +66,7 @@ class Result(NamedTuple):
     written: int = 0
     decoded: int = 0
     inside: int = 0
+    taken: Taken | None = None
 
 
 class Results:
@@ -88,7 +92,7 @@ class Results:
     >>> import operator
     >>> nodes = {"x": Task("x", np.zeros, 4), "y": Task("y", operator.getitem, TaskRef("x"), slice(2))}
     >>> Results(nodes.get, lambda key: None).of("y")
-    Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0, inside=0)
+    Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0, inside=0, taken=None)
     """
 
     def __init__(
@@ -109,7 +113,16 @@ class Results:
     def of(self, key: Key) -> Result:
         """What a task gives."""
         nbytes, owned, view = self.sizes(key)
-        return Result(nbytes, owned, view, *self.traffic(key), self._inside(key) if nbytes is None else 0)
+        traffic = self.traffic(key)
+        if nbytes is not None:
+            return Result(nbytes, owned, view, *traffic)
+        node = self._lookup(key)
+        inside = max(self._at_most(key), most_inside(opened(node) or node, self._size_of))
+        return Result(nbytes, owned, view, *traffic, inside, self.taken(key))
+
+    def taken(self, key: Key) -> Taken | None:
+        """What the last step of a task of unknown size takes."""
+        return taken_by(self._lookup(key), self._size_of)
 
     def sizes(self, key: Key) -> tuple[int | None, int | None, Key | None]:
         """Bytes of a result, those that it owns, and the result that it is a view of."""
@@ -125,16 +138,6 @@ class Results:
         if type(node) is Alias:
             return nbytes, 0, node.target
         return nbytes, *self._memory(key, node, nbytes)
-
-    def _inside(self, key: Key) -> int:
-        """The most bytes that a step in a task gives."""
-        node = self._lookup(key)
-        found, stack = self._at_most(key), [opened(node) or node]
-        while stack:
-            steps = [arg for arg in getattr(stack.pop(), "args", ()) if type(arg) is Task]
-            found = max([found, *[self._size_of(step) or 0 for step in steps]])
-            stack += steps
-        return found
 
     def value(self, key: Key) -> Any:
         """What stands for a block, None if nothing is known; see `Facts.value`."""

@@ -97,7 +97,7 @@ def sized(
         (number[each.view],) if each.view in number and number[each.view] in needed else ()
         for each, needed in zip(results, inputs)
     ]
-    sizes = _sizes(results, inputs, views, given, found)
+    sizes = _sizes(keys, inputs, views, given, found)
     roots = _roots(nodes, keys, threads)
     kept = frozenset([number[key] for key in outputs if key in number])
     for nbytes in sizes:
@@ -131,16 +131,17 @@ def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:
 
 
 def _sizes(
-    results: Sequence[Result],
+    keys: Sequence[Key],
     inputs: Sequence[tuple[int, ...]],
     views: Sequence[tuple[int, ...]],
     given: frozenset[int],
     found: Sized,
 ) -> list[list[int]]:
-    """Bytes of results; what is unknown is nothing, as large as what it is made of, or as all of that.
+    """Bytes of results; what is unknown is nothing, as large as what its last step takes, or as all it needs.
 
     What parts are taken of is no smaller than all of these, which are different ones, probably.
     """
+    results = found.results
     unknown = [each.nbytes is None for each in results]
     found.unknown = sum(unknown)
     least = [each.nbytes or 0 for each in results]
@@ -157,10 +158,18 @@ def _sizes(
             inside = max(results[i].inside, shown[i])
             if inside <= SMALL and blind.issuperset(needed):
                 blind.add(i)
-            likely[i] = max([inside, *[likely[one] for one in needed]]) or SMALL
+            takes = _likely(results[i], {keys[one]: likely[one] for one in needed})
+            likely[i] = max(shown[i], takes) or SMALL
             most[i] = max(largest, inside, min(all_of_them, sum([most[one] for one in needed])))
     found.uncounted = sorted(blind - given)
     return [least, likely, most]
+
+
+def _likely(result: Result, needed: Mapping[Key, int]) -> int:
+    """Bytes of a result of unknown size: those of the largest of what its last step takes."""
+    if (taken := result.taken) is None:
+        return max([result.inside, *needed.values()])
+    return max([taken.nbytes, *[needed.get(key, 0) for key in taken.keys]]) or result.inside
 
 
 def _roots(nodes: Mapping[Key, GraphNode], keys: Sequence[Key], threads: int) -> list[bool]:

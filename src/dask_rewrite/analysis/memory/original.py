@@ -24,6 +24,7 @@ from dask.utils import ensure_dict
 from dask_rewrite.analysis.declared import Declared
 from dask_rewrite.analysis.knowledge.fact import Fact
 from dask_rewrite.analysis.memory.blocks import Result, Results
+from dask_rewrite.analysis.memory.taken import Taken
 from dask_rewrite.graph.batches import cells_of
 from dask_rewrite.graph.held import unheld
 from dask_rewrite.graph.names import JOINED, is_finalize, unmarked
@@ -170,15 +171,31 @@ class Stock:
                 _, owned, view = results.sizes(view)
         fused = [] if nbytes is not None else [results.sizes(one)[0] or 0 for one in self._fused(start)]
         inside = max(fused, default=0)
+        taken = None if nbytes is not None else self._taken(start)
         if not (calls := results.calls(node)):
-            return Result(nbytes, owned, view, inside=inside)
+            return Result(nbytes, owned, view, inside=inside, taken=taken)
         traffic = map(results.traffic, (start, *self._fused(start)))
         read, written, decoded = map(sum, zip(*traffic))
         reads = results.reads(calls)
         if reads and all(part is not None for part, _ in reads):  # slices have become part of them
             read = sum([part or 0 for part, _ in reads])
             decoded = sum([part or 0 if chunks is None else chunks for part, chunks in reads])
-        return Result(nbytes, owned, view, read, written, decoded, inside)
+        return Result(nbytes, owned, view, read, written, decoded, inside, taken)
+
+    def _taken(self, start: Key) -> Taken | None:
+        """What the last of the raw tasks of unknown size in a task takes."""
+        most, keys, stack, seen = 0, set[Key](), [start], {start}
+        while stack:
+            if (taken := self._results.taken(stack.pop())) is None:
+                return None
+            most = max(most, taken.nbytes)
+            for one in taken.keys - seen:
+                seen.add(one)
+                if one in self._stock or one not in self._raw:
+                    keys.add(one)
+                else:
+                    stack.append(one)
+        return Taken(most, frozenset(keys))
 
     def _fused(self, start: Key) -> Iterator[Key]:
         """The raw tasks below one that are in the same task."""
