@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import dask
 import dask.array as da
+import dask.bag
 import numpy as np
 import pytest
 
@@ -87,6 +89,32 @@ def test_of_what_nobody_can_guess_it_is_said_that_it_was_not_counted(on_memory: 
         with switched_on(), limited(limit, on_memory), pytest.warns(dask_rewrite.RewriteWarning) as warned:
             dask.compute(*parts)
         assert [said in str(each.message) for each in warned] == [True]
+
+
+BAGS: dict[str, Callable[[Any], Any]] = {
+    "counted": lambda bag: bag.filter(lambda n: n % 2).count(),
+    "averaged": lambda bag: bag.mean(),
+    "folded": lambda bag: bag.foldby(lambda n: n % 3, lambda total, n: total + n, 0),
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_what_is_made_of_data_that_stand_in_bags_weighs_as_much_as_these(name: str) -> None:
+    """Each was said to be of unknown size as soon as it was made in one task with its data."""
+    made = BAGS[name](dask.bag.from_sequence(range(1000), npartitions=10))
+    with switched_on(), limited("1 MB"):
+        made.compute()
+    found = dask_rewrite.forecast(made, threads=2)
+    for run in (found.before, found.after):
+        assert run.uncounted == []
+        assert run.least < 1000 < run.peak < run.most < 100_000
+
+
+def test_paths_and_settings_tell_nothing_of_what_is_made_of_them() -> None:
+    made = dask.bag.from_sequence(["a path", "another"], npartitions=2).filter(bool).count()
+    warned = pytest.warns(dask_rewrite.RewriteWarning, match="cannot be told")
+    with switched_on(), limited("1 MB", "warn"), warned:
+        made.compute()
 
 
 def test_values_that_stand_in_tasks_are_counted_as_they_are() -> None:

@@ -13,6 +13,7 @@ from dask.utils import key_split
 
 from dask_rewrite.analysis.memory.blocks import Result
 from dask_rewrite.analysis.memory.sizes import SMALL
+from dask_rewrite.analysis.memory.taken import TELLING
 from dask_rewrite.analysis.memory.work import Work
 from dask_rewrite.graph.graph import reachable
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
@@ -152,7 +153,7 @@ def _sizes(
     for nbytes, wholes in zip(least, views):
         for whole in wholes:
             shown[whole] += nbytes
-    blind = set(given)  # what stands in the graph, such as a path, tells nothing of what is made of it
+    blind = {one for one in given if least[one] < TELLING}
     for i, needed in enumerate(inputs):
         if unknown[i]:
             inside = max(results[i].inside, shown[i])

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dask._task_spec import Alias, NestedContainer, Task, TaskRef
+from dask._task_spec import Alias, DataNode, NestedContainer, Task, TaskRef
 from dask.typing import Key
 
+from dask_rewrite.analysis.memory.sizes import nbytes_of
 from dask_rewrite.graph.templates import frame_of, opened
+
+#: Of data that stand in a graph, as in bags, smaller ones are paths and settings: they tell nothing of what
+#: is made of them.
+TELLING = 1024
 
 
 class Taken(NamedTuple):
@@ -27,13 +32,26 @@ class Taken(NamedTuple):
 
 
 def most_inside(node: Any, size_of: Callable[[Any], int | None]) -> int:
-    """The most bytes that a step in a task gives."""
+    """The most bytes that a step in a task gives, or data that stand in it."""
     found, stack = 0, [node]
     while stack:
-        steps = [arg for arg in getattr(stack.pop(), "args", ()) if type(arg) is Task]
-        found = max([found, *[size_of(step) or 0 for step in steps]])
+        args = getattr(stack.pop(), "args", ())
+        steps = [arg for arg in args if type(arg) is Task]
+        found = max([found, *[size_of(step) or 0 for step in steps], *map(nbytes_of_data, args)])
         stack += steps
     return found
+
+
+def nbytes_of_data(arg: Any) -> int:
+    """Bytes of data that stand in a task; 0 for what is none, and what tells nothing.
+
+    Examples
+    --------
+    >>> nbytes_of_data(DataNode(None, bytes(2000))), nbytes_of_data(DataNode(None, "a path"))
+    (2000, 0)
+    """
+    nbytes = nbytes_of(arg.value) if type(arg) is DataNode else 0
+    return nbytes if nbytes >= TELLING else 0
 
 
 def taken_by(node: Any, size_of: Callable[[Any], int | None]) -> Taken | None:
@@ -63,6 +81,7 @@ def taken_by(node: Any, size_of: Callable[[Any], int | None]) -> Taken | None:
             keys.add(each.target)
             continue
         for arg in (*getattr(each, "args", ()), *getattr(each, "kwargs", {}).values()):
+            most = max(most, nbytes_of_data(arg))
             if isinstance(arg, NestedContainer):  # the largest of its elements
                 stack.append(arg)
             elif isinstance(arg, TaskRef | Alias | Task):
