@@ -54,6 +54,18 @@ def test_a_view_keeps_what_it_is_a_view_of() -> None:
     assert course.freed == [2, 2, -1]
 
 
+def test_room_for_an_array_is_made_when_something_is_written_into_it() -> None:
+    """A room for two arrays, into the first of which two tasks write."""
+    work = work_of([(), (0,), (0,), (0,), (1, 2, 3)])
+    work.owned[:], work.nbytes[0] = [20, 0, 0, 0, 0], 20
+    work.views[1:4] = [(0,)] * 3
+    work.arrays = {1: [(0, 15)], 2: [(0, 15)], 3: [(1, 5)]}
+    course = on_threads(work, 1)
+    assert sorted(course.held[:1] + course.held[-1:]) == [0, 20]
+    assert course.held[1:4] in ([15, 15, 20], [5, 20, 20])
+    assert work.owned == [20, 0, 0, 0, 0]
+
+
 def test_data_of_the_graph_was_there_before() -> None:
     work = work_of([(), (0,)])
     work.given = frozenset([0])

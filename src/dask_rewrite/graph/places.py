@@ -182,20 +182,37 @@ def unplaced(node: Any) -> tuple[Any, Key] | None:
     >>> unplaced(Task("x", list, TaskRef("y"))) is None
     True
     """
+    found = _placed(node)
+    return None if found is None else (found[0], found[1][0].args[0].key)
+
+
+def arrays_written(node: Any) -> list[int] | None:
+    """The numbers of the arrays that such a task writes into; None for anything else.
+
+    >>> arrays_written(placed("x", TaskRef("y"), part_of("room", 3, (slice(1),))))
+    [3]
+    """
+    found = _placed(node)
+    return None if found is None else [part.args[1] for part in found[1]]
+
+
+def _placed(node: Any) -> tuple[Any, Sequence[Task]] | None:
+    """What a task writes into an array, and the parts that it writes it into."""
     if type(node) is not Task or not node.args:
         return None
     if node.func is list and type(node.args[0]) is Task and node.args[0].func is map:
         func, *columns = node.args[0].args
         if func is not np.concatenate or len(columns) != 3:
             return None
-        blocks, part = columns[0].args[0], columns[2].args[0]
+        blocks, parts = columns[0].args[0], columns[2].args
     elif node.func is np.concatenate and len(node.args) == 3:
-        blocks, part = node.args[0].args[0], node.args[2]
+        blocks, parts = node.args[0].args[0], [node.args[2]]
     else:
         return None
+    part = parts[0]
     if type(part) is not Task or part.func is not operator.call or type(part.args[0]) is not TaskRef:
         return None
-    return blocks, part.args[0].key
+    return blocks, parts
 
 
 def only_made(node: Any) -> Any:

@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, _identity_cast
+from dask._task_spec import Alias, DataNode, GraphNode, Task, _identity_cast
 from dask.array import chunk
 from dask.graph_manipulation import chunks
 from dask.typing import Key
@@ -19,11 +19,11 @@ from dask_rewrite.analysis.knowledge.loading import LOADING
 from dask_rewrite.analysis.knowledge.selecting import ends_in_topk
 from dask_rewrite.analysis.knowledge.stored import decoded, taken
 from dask_rewrite.analysis.memory.arguments import guessed
-from dask_rewrite.analysis.memory.calls import calls_of, gathered, reaches_out
+from dask_rewrite.analysis.memory.calls import calls_of, gathered, put_together, reaches_out
 from dask_rewrite.analysis.memory.shown import shows_first
 from dask_rewrite.analysis.memory.sizes import SMALL, nbytes_of, nbytes_of_fact, without_counts
 from dask_rewrite.analysis.memory.stores import gives_nothing, is_in, is_store
-from dask_rewrite.analysis.memory.taken import Taken, most_inside, taken_by
+from dask_rewrite.analysis.memory.taken import Taken, most_inside, taken_by, target_of
 from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.gates import first_argument, ungated
 from dask_rewrite.graph.held import unheld
@@ -90,6 +90,7 @@ class Results:
     Examples
     --------
     >>> import operator
+    >>> from dask._task_spec import TaskRef
     >>> nodes = {"x": Task("x", np.zeros, 4), "y": Task("y", operator.getitem, TaskRef("x"), slice(2))}
     >>> Results(nodes.get, lambda key: None).of("y")
     Result(nbytes=16, owned=0, view='x', read=0, written=0, decoded=0, inside=0, taken=None)
@@ -163,7 +164,7 @@ class Results:
             nbytes = nbytes_of_fact(without_counts(ungated(node), self._facts.value(key)))
             if nbytes is None and type(node) is Task:
                 inner = _passed_on(node)
-                if (target := _target(inner)) is not None:
+                if (target := target_of(inner)) is not None:
                     key = target
                     continue
                 if inner is not node:
@@ -171,13 +172,19 @@ class Results:
                 elif is_in(node.func, _HOLDING) and not node.dependencies:
                     nbytes = nbytes_of(node.args)
                 elif is_finalize(key):
-                    parts = [self._size_of(part) for part in gathered(node)]
-                    nbytes = None if None in parts else sum(part or 0 for part in parts)
+                    nbytes = self._put_together(node)
             sizes[key] = nbytes
         found = sizes[key]
         for each in path:
             sizes[each] = found
         return sizes[path[0] if path else key]
+
+    def _put_together(self, node: Task) -> int | None:
+        """Bytes of what a task puts together."""
+        if (listed := put_together(node)) is not None and (found := self._size_of(listed)) is not None:
+            return found
+        parts = [self._size_of(part) for part in gathered(node)]
+        return None if None in parts else sum(part or 0 for part in parts)
 
     def _gathers_nothing(self, key: Key, node: GraphNode | None) -> bool:
         """Whether it is the result of what only stores."""
@@ -187,7 +194,7 @@ class Results:
 
     def _size_of(self, node: Any) -> int | None:
         """Bytes of an expression."""
-        if (target := _target(node)) is not None:
+        if (target := target_of(node)) is not None:
             return self._size(target)
         return nbytes_of_fact(self._value(node)) if isinstance(node, GraphNode) else nbytes_of(node)
 
@@ -195,7 +202,7 @@ class Results:
         """Bytes that a task has of its own, and whose memory it shares."""
         whole = node
         while True:
-            if (target := _target(node)) is not None:
+            if (target := target_of(node)) is not None:
                 return 0, target
             if type(node) is not Task:
                 return (0, None) if type(node) is DataNode and node is not whole else (nbytes, None)
@@ -203,7 +210,7 @@ class Results:
                 whole, node = body if node is whole else whole, body
                 continue
             if node.func is _identity_cast and node.args:
-                if any(_target(arg) is None for arg in node.args):  # a list of what the task makes
+                if any(target_of(arg) is None for arg in node.args):  # a list of what the task makes
                     return self._made(key, node) if node is whole else nbytes, None
                 node = node.args[0]
                 continue
@@ -227,7 +234,7 @@ class Results:
         sizes = [
             nbytes_of_fact(without_counts(arg, value)) if isinstance(arg, GraphNode) else nbytes_of(arg)
             for arg, value in zip(listed.args, values)
-            if _target(arg) is None
+            if target_of(arg) is None
         ]
         return sum([size or 0 for size in sizes])
 
@@ -246,7 +253,7 @@ class Results:
 
     def _value(self, node: Any) -> Any:
         """What stands for the value of an expression."""
-        if (target := _target(node)) is not None:
+        if (target := target_of(node)) is not None:
             return self._facts.value(target)
         return self._facts.value_of_node(node) if isinstance(node, GraphNode) else node
 
@@ -283,13 +290,6 @@ class Results:
             sizes = [nbytes_of_fact(self._facts.value(key))]
         whole = sum([part if chunks is None else chunks for part, chunks in reads])
         return sum([part for part, _ in reads]), sum([size or 0 for size in sizes]), whole
-
-
-def _target(node: Any) -> Key | None:
-    """The key that a reference in a task stands for, in new tasks or in those that were tuples."""
-    if isinstance(node, TaskRef):
-        return node.key
-    return node.target if type(node) is Alias else None
 
 
 def _passed_on(node: Any) -> Any:

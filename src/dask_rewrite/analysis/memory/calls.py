@@ -8,11 +8,13 @@ from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
 from dask.core import flatten
+from toolz import pipe
 
 from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.analysis.memory.stores import STORES
 from dask_rewrite.graph.batches import shared_by, tasks_of
 from dask_rewrite.graph.by_identity import ByIdentity
+from dask_rewrite.graph.program import operation
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.graph.templates import frame_of
 
@@ -96,6 +98,27 @@ def _within(value: Any, scope: Mapping[Any, Any]) -> Any:
     if isinstance(value, TaskRef):
         return scope.get(value.key, value)
     return with_values(value, scope) if scope and isinstance(value, GraphNode) else value
+
+
+def put_together(node: Any) -> Task | None:
+    """What a task puts together that makes it itself: the list that its last call is given; None for others.
+
+    Examples
+    --------
+    >>> from dask._task_spec import List
+    >>> body = Task(None, sorted, List(Task(None, abs, TaskRef("x0"))))
+    >>> listed = put_together(Task("y", body.__call__, Task(None, dict, x0=TaskRef("x"))))
+    >>> listed({"x": -3})
+    [3]
+    """
+    if (frame := frame_of(node)) is None or not frame.bodies[-1].args:
+        return None
+    *steps, last = frame.bodies
+    listed = last.args[0]
+    if not isinstance(listed, NestedContainer):
+        return None
+    calls = [step.__call__ for step in (*steps, listed)]
+    return operation(pipe, (operation(dict, (), frame.inputs), *calls))
 
 
 def gathered(node: Task) -> Iterator[Any]:

@@ -15,8 +15,10 @@ from dask_rewrite.analysis.memory.blocks import Result
 from dask_rewrite.analysis.memory.sizes import SMALL
 from dask_rewrite.analysis.memory.taken import TELLING
 from dask_rewrite.analysis.memory.work import Work
+from dask_rewrite.graph.gates import ungated
 from dask_rewrite.graph.graph import reachable
 from dask_rewrite.graph.nodes import NO_KWARGS, make_task
+from dask_rewrite.graph.places import Empty, arrays_written, room_of
 
 #: To tell which task ends first: seconds for any task, and bytes per second of work and of files.
 TASK, WORK, FILES = 2e-4, 2e9, 5e8
@@ -101,14 +103,30 @@ def sized(
     sizes = _sizes(keys, inputs, views, given, found)
     roots = _roots(nodes, keys, threads)
     kept = frozenset([number[key] for key in outputs if key in number])
+    # nothing is written into them yet, so that they take no time
+    rooms = {i: room for i, key in enumerate(keys) if (room := room_of(nodes[key])) is not None}
+    arrays = {
+        i: _arrays(nodes[keys[i]], rooms[wholes[0]].empty)
+        for i, wholes in enumerate(views if rooms else ())
+        if wholes and wholes[0] in rooms
+    }
     for nbytes in sizes:
         owned = [size if each.owned is None else each.owned for size, each in zip(nbytes, results)]
+        done = nbytes[:]
+        for i in rooms:
+            done[i] = 0
         seconds = [
-            TASK + each.read / FILES + (size + sum([nbytes[one] for one in needed])) / WORK
-            for size, each, needed in zip(nbytes, results, inputs)
+            TASK + each.read / FILES + (size + sum([done[one] for one in needed])) / WORK
+            for size, each, needed in zip(done, results, inputs)
         ]
-        found.works.append(Work(inputs, views, nbytes, owned, seconds, roots, given, kept))
+        found.works.append(Work(inputs, views, nbytes, owned, seconds, roots, given, kept, arrays))
     return found
+
+
+def _arrays(node: GraphNode, empty: Sequence[Empty]) -> list[tuple[int, int]]:
+    """The arrays that a task writes into, or shows as it gives them all: their numbers, and bytes."""
+    written = arrays_written(ungated(node))
+    return [(i, empty[i].nbytes) for i in (range(len(empty)) if written is None else written)]
 
 
 def order_of_numbers(nodes: Mapping[Key, GraphNode]) -> dict[Key, int]:

@@ -31,6 +31,13 @@ class Taken(NamedTuple):
     keys: frozenset[Key]
 
 
+def target_of(node: Any) -> Key | None:
+    """The key that a reference in a task stands for, in new tasks or in those that were tuples."""
+    if isinstance(node, TaskRef):
+        return node.key
+    return node.target if type(node) is Alias else None
+
+
 def most_inside(node: Any, size_of: Callable[[Any], int | None]) -> int:
     """The most bytes that a step in a task gives, or data that stand in it."""
     found, stack = 0, [node]
@@ -77,8 +84,8 @@ def taken_by(node: Any, size_of: Callable[[Any], int | None]) -> Taken | None:
     most, keys, stack = 0, set[Key](), [node]
     while stack:
         each = stack.pop()
-        if type(each) is Alias:
-            keys.add(each.target)
+        if (target := target_of(each)) is not None:
+            keys.add(target)
             continue
         for arg in (*getattr(each, "args", ()), *getattr(each, "kwargs", {}).values()):
             most = max(most, nbytes_of_data(arg))
@@ -87,8 +94,6 @@ def taken_by(node: Any, size_of: Callable[[Any], int | None]) -> Taken | None:
             elif isinstance(arg, TaskRef | Alias | Task):
                 if (nbytes := size_of(arg)) is not None:
                     most = max(most, nbytes)
-                elif isinstance(arg, TaskRef):
-                    keys.add(arg.key)
                 else:
                     stack.append(arg)
     return Taken(most, frozenset(keys))

@@ -23,7 +23,8 @@ def on_threads(work: Work, threads: int) -> Course:
     (16, [8, 16], [1, -1])
     """
     users = work.users()
-    inputs, views, owned, seconds = work.inputs, work.views, work.owned, work.seconds
+    inputs, views, seconds = work.inputs, work.views, work.seconds
+    owned, arrays = _empty(work), set[tuple[int, int]]()
     waiting, uses, given = _counts(work, users)
     ready = [task for task in range(len(work) - 1, -1, -1) if not waiting[task] and not given[task]]
     running: list[tuple[float, int, int]] = []
@@ -39,6 +40,12 @@ def on_threads(work: Work, threads: int) -> Course:
         now, _, task = heappop(running)
         idle += 1
         held += owned[task]
+        for number, nbytes in work.arrays.get(task, ()):
+            room = views[task][0]
+            if (room, number) not in arrays:
+                arrays.add((room, number))
+                owned[room] += nbytes
+                held += nbytes
         history.append(held)
         ended.append(task)
         for one in inputs[task]:
@@ -54,6 +61,14 @@ def on_threads(work: Work, threads: int) -> Course:
         course.peak = max(history)
         course.at = history.index(course.peak)
     return course
+
+
+def _empty(work: Work) -> list[int]:
+    """Bytes that results own, of which those that are room for arrays have none yet."""
+    owned = work.owned[:]
+    for task in work.arrays:
+        owned[work.views[task][0]] = 0
+    return owned
 
 
 def _counts(work: Work, users: list[list[int]]) -> tuple[list[int], list[int], list[bool]]:

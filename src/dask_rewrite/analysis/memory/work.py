@@ -28,6 +28,9 @@ class Work:
         Data that stands in the graph: a scheduler of this process has it from the start.
     kept : frozenset of int
         Somebody asked for the result, so that it stays.
+    arrays : dict of int to list of (int, int)
+        For tasks that write into a result that is room for several arrays: numbers of these, and bytes. Room
+        is made for an array when something is written into it.
     """
 
     inputs: list[tuple[int, ...]] = field(default_factory=list)
@@ -38,6 +41,7 @@ class Work:
     root: list[bool] = field(default_factory=list)
     given: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
+    arrays: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.inputs)
