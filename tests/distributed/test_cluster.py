@@ -195,6 +195,14 @@ def test_p2p_rechunk(client: Any) -> None:
     assert_same(z.compute(), value + 2)
 
 
+def test_p2p_rechunk_of_blocks_that_are_joined_first(client: Any) -> None:
+    """What is joined is no result of its own, which a worker would hold beside what it is joined of."""
+    x = da.random.default_rng(1).random((400, 200), chunks=(400, 10))
+    y = x.rechunk((20, 200), method="p2p").std(axis=1)
+    assert not any("merge" in str(key) for key in dask_rewrite.optimize(y).__dask_graph__())
+    assert_same(y.compute(), x.compute(scheduler="sync").std(axis=1))
+
+
 def test_p2p_rechunk_of_persisted_data(client: Any) -> None:
     x = client.persist(distinct((20, 20), (5, 20)))
     y = x.rechunk((20, 5), method="p2p").T + 1

@@ -24,6 +24,7 @@ from dask_rewrite.passes.framed import Framed
 from dask_rewrite.passes.movement.moves import JOINS
 from dask_rewrite.passes.outline import Outliner
 from dask_rewrite.passes.own_data import with_own_data
+from dask_rewrite.passes.sent import made_where_sent
 
 #: Tasks that wait for more are not looked at as links of chains.
 MOST_INPUTS = 16
@@ -59,7 +60,8 @@ class FuseChains:
     max_sources: int = 8
 
     def run(self, graph: Graph, context: Context) -> Graph:
-        return with_own_data(self._fused(graph, context), context, self.name)
+        graph = made_where_sent(self._fused(graph, context), context, self.name, self.max_depth)
+        return with_own_data(graph, context, self.name)
 
     def _fused(self, graph: Graph, context: Context) -> Graph:
         graph = without_aliases(graph)
