@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, ValuesView
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
 
 from dask_rewrite.passes.hoist.size_bounds import suspects
@@ -83,3 +86,55 @@ def test_long_lists_are_suspected_without_a_look_at_their_items() -> None:
     assert list(suspects({1: records}, Scales(min_bytes=10_000))) == [1]
     assert not Counted.looks
     assert suspects({1: records[:10]}, Scales(min_bytes=10_000)) == {}
+
+
+class Lazy(ModuleType):
+    """A module that imports what it is asked for, as many do."""
+
+    asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        Lazy.asked += not name.startswith("__")
+        raise AttributeError(name)
+
+
+class Model:
+    """Says itself how it is pickled; its functions are made by `exec`, as those of sympy's `lambdify`."""
+
+    def __init__(self, count: int, held: Any = None) -> None:
+        self.functions, self.held = [], held
+        for _ in range(count):
+            names: dict[str, Any] = {}
+            exec("def where(block): return block + 1", names)
+            self.functions.append(names["where"])
+
+    def __getstate__(self) -> Any:
+        return {"functions": self.functions, "held": self.held}
+
+
+def test_modules_are_not_searched_for_the_functions_of_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lazy_for_this_test", Lazy("lazy_for_this_test"))
+    scales = Scales(1000)
+    assert scales.nbytes(scales.weigh(Model(100))) > 1000
+    assert Lazy.asked == 0
+
+
+def test_an_object_weighs_what_it_hands_to_pickle() -> None:
+    for held in (np.arange(1000), [bytes(8000)], pa_buffer()):
+        scales = Scales(1000)
+        assert 8000 < scales.nbytes(scales.weigh(Model(1, held))) < 10_000
+    loop = Model(1)
+    loop.held = [loop]
+    assert not Scales(10_000).weigh(loop).cores
+
+
+def pa_buffer() -> Any:
+    return pytest.importorskip("pyarrow").py_buffer(bytes(8000))
+
+
+def test_an_object_that_holds_what_cannot_be_pickled_stays() -> None:
+    scales = Scales(1000)
+    assert not scales.weigh(Model(1, [bytes(8000), (i for i in range(3))])).cores
+    ((name, said),) = scales.failed.items()
+    assert name.endswith("Model")
+    assert "generator" in said
