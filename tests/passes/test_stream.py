@@ -94,6 +94,21 @@ def test_a_thread_holds_two_blocks_of_a_long_reduction(reduce: Any) -> None:
         assert held(collections, dask_rewrite.optimize) <= 4 <= held(collections, stock_optimizer) - 4
 
 
+def test_where_nobody_says_how_many_threads_there_are_less_is_held_than_in_dask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``compute(num_workers=2)`` cannot be seen from the graph: two chains for each processor."""
+    monkeypatch.setattr(dask_rewrite.scheduler, "CPU_COUNT", 2)
+    x = da.random.default_rng(1).random((64, 3600), chunks=(1, -1))
+    for collection in (x.max(axis=0), x.std(axis=0), x.sum(axis=0)):
+        most = []
+        for optimizer in (dask_rewrite.optimize, stock_optimizer):
+            with dask.config.set(array_optimize=optimizer), Held() as found:
+                dask.compute(collection, scheduler="threads", num_workers=2)
+            most.append(found.peak)
+        assert most[0] <= 0.6 * most[1]
+
+
 def test_blocks_are_made_once_and_in_the_chains() -> None:
     calls: list[int] = []
 

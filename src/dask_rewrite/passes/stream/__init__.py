@@ -19,8 +19,8 @@ from dask_rewrite.scheduler import Machine
 
 #: Tasks for each thread, at least, where more is done in each: what one task does does not run side by side.
 _TASKS = 4
-#: Chains where nobody has said how many threads there are: it may be more than the machine has.
-_CHAINS = 16
+#: Chains for each thread where nobody has said how many threads there are: there may be more of them.
+_UNSAID = 2
 #: Blocks that a reduction takes in are so many times larger than its partial results, or these weigh.
 _SMALLER = 8
 #: Blocks of fewer bytes are nothing to hold, and their small steps become part of others.
@@ -114,7 +114,7 @@ class Stream:
         """How many chains each reduction may be cut into; 0 if none."""
         if not self.reassociate or machine.workers > 1:
             return 0
-        threads = machine.threads if machine.configured else max(_CHAINS, 2 * machine.threads)
+        threads = machine.threads if machine.configured else _UNSAID * machine.threads
         chains = max(1, math.ceil(threads / groups))
         if len(group[0].leaves) < _TASKS * chains:
             return 0
