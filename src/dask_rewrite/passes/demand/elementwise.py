@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dask import utils
 from dask._task_spec import List
-from dask.array import core, routines
+from dask.array import core, reductions, routines
 from toolz import identity
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
@@ -73,6 +73,8 @@ TABLE: dict[Any, Rule] = {
     functools.reduce: elementwise,
     identity: elementwise,
     np.copy: elementwise,
+    of_dask(reductions, "_cumsum_merge"): elementwise,  # to the blocks of a scan, the end of those before
+    of_dask(reductions, "_cumprod_merge"): elementwise,
     np.digitize: first_only,
     of_dask(core, "_enforce_dtype"): _forwarded,
     of_dask(utils, "apply"): _applied,
