@@ -110,6 +110,14 @@ def test_what_is_made_of_data_that_stand_in_bags_weighs_as_much_as_these(name: s
         assert run.least < 1000 < run.peak < run.most < 100_000
 
 
+def test_a_catalog_tells_nothing_of_what_is_loaded_by_it() -> None:
+    catalog = dask.delayed([f"/data/of/a/long/path/{i:05d}.nc" for i in range(100)])
+    made = [dask.delayed(lambda paths, i: np.full(1000, i))(catalog, i) for i in range(10)]
+    warned = pytest.warns(dask_rewrite.RewriteWarning, match="cannot be told")
+    with switched_on(), limited("1 MB"), warned:
+        dask.compute(made)
+
+
 def test_paths_and_settings_tell_nothing_of_what_is_made_of_them() -> None:
     made = dask.bag.from_sequence(["a path", "another"], npartitions=2).filter(bool).count()
     warned = pytest.warns(dask_rewrite.RewriteWarning, match="cannot be told")

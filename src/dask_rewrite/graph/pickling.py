@@ -6,6 +6,7 @@ import copyreg
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -86,6 +87,15 @@ class _Reading(_Scale):
         return size
 
 
+class _Weighing(cloudpickle.Pickler):  # type: ignore[misc] # has no types
+    """Does not look for functions without a module in all that are imported, which may import more."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is FunctionType and getattr(obj, "__module__", None) is None:
+            return self._dynamic_function_reduce(obj)
+        return super().reducer_override(obj)
+
+
 def pickled_size(value: Any) -> int:
     """Bytes of a pickled object; raises whatever pickling it raises.
 
@@ -126,7 +136,7 @@ def pickled_up_to(value: Any, enough: int, fallback: Callable[[], Any] = _loaded
     True
     """
     try:
-        return _weighed(value, _Scale(enough), cloudpickle.Pickler)
+        return _weighed(value, _Scale(enough), _Weighing)
     except Exception:
         pickler = fallback()
         if pickler is None:

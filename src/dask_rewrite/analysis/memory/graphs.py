@@ -171,7 +171,8 @@ def _sizes(
     for nbytes, wholes in zip(least, views):
         for whole in wholes:
             shown[whole] += nbytes
-    blind = {one for one in given if least[one] < TELLING}
+    # a partition of a collection tells something; what `delayed` was given may be a list of paths
+    blind = {one for one in given if least[one] < TELLING or type(keys[one]) is not tuple}
     for i, needed in enumerate(inputs):
         if unknown[i]:
             inside = max(results[i].inside, shown[i])

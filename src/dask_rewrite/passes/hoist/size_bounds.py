@@ -14,8 +14,7 @@ import numpy as np
 from dask._task_spec import GraphNode
 from toolz import functoolz
 
-from dask_rewrite.passes.hoist.parts import inside
-from dask_rewrite.passes.hoist.sizes import ATOMS, Scales
+from dask_rewrite.passes.hoist.sizes import ATOMS, Scales, inside
 
 _CONTAINERS = frozenset((list, tuple, set, frozenset, dict))
 _DISPATCHER = type(np.concatenate)

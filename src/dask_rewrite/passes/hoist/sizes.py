@@ -1,27 +1,24 @@
 """What objects would cost to pickle, found out by looking at them rather than by pickling them.
 
 Arrays know their size; functions, partial functions, bound methods, containers and plain objects are
-looked into. What has a way of its own to be pickled is asked for what it would hand to pickle, which would
-look for each of its functions in all modules that are imported. Users' objects can do anything when they
-are asked, so as few as possible are; of many of one kind side by side only a few.
+looked into. Only what has a way of its own to be pickled is pickled, and only until it is known to be
+heavy. Users' objects can do anything when they are pickled, so as little as possible is asked of them; of
+many of one kind side by side only a few are.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import partial
-from pickle import PickleBuffer
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import Alias, GraphNode, TaskRef
+from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef
 
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.pickling import attributes_of, by_reference, is_plain
-from dask_rewrite.passes.hoist.parts import handed_over, inside, members_of
+from dask_rewrite.graph.pickling import attributes_of, by_reference, is_plain, pickled_up_to
 
 #: Values that weigh next to nothing and hold nothing.
 ATOMS: frozenset[type] = frozenset(
@@ -76,8 +73,8 @@ class Scales:
     (True, True)
     """
 
-    def __init__(self, min_bytes: int, max_parts: int = 200_000, handed_over: bool = False) -> None:
-        self.min_bytes, self._handed_over = min_bytes, handed_over
+    def __init__(self, min_bytes: int, max_parts: int = 200_000) -> None:
+        self.min_bytes = min_bytes
         self.left, self._most_of_one, self._least = max_parts, max_parts // 20, 0
         self.failed: dict[str, str] = {}  # types that cannot be pickled, and what they say
         self._known: dict[int, Weight] = {}
@@ -98,7 +95,7 @@ class Scales:
 
     def weigh(self, value: Any) -> Weight:
         """The weight of an object; parts that it holds several times may count several times."""
-        known, opened, deep = self._known, self._opened, 0
+        known, opened = self._known, self._opened
         stack: list[tuple[Any, int, list[Any] | None]] = [(value, 0, None)]
         if not self._sampling:
             self._least = max(self.left - self._most_of_one, 0)
@@ -106,7 +103,6 @@ class Scales:
             here, own, parts = stack.pop()
             at = id(here)
             if parts is not None:
-                deep -= 1
                 known[at] = self._sum(here, own, parts)
             elif at not in known and at not in opened:
                 opened.add(at)
@@ -116,9 +112,6 @@ class Scales:
                 if found is None:
                     known[at] = Weight(0, movable=False)
                 elif found:
-                    deep += 1
-                    if self._handed_over and deep > sys.getrecursionlimit():
-                        raise RecursionError("it nests too deep to be pickled")
                     stack.append((here, own, found))
                     stack.extend((part, 0, None) for part in found)
                 else:
@@ -155,7 +148,7 @@ class Scales:
         if kind is partial:
             return self._items([value.func, *value.args, *value.keywords.values()], 50)
         if isinstance(value, type):
-            return _LIGHT if self.is_named(value) else self._items(members_of(value), 500)
+            return _LIGHT if self.is_named(value) else self._items(_members(value), 500)
         return self._object(value, kind)
 
     def _items(self, values: Collection[Any], own: int = 0, at: int = 0) -> tuple[int, list[Any]]:
@@ -257,8 +250,6 @@ class Scales:
             return 0, None  # futures and the like know the client that they belong to
         if issubclass(kind, np.ndarray) and not value.dtype.hasobject:
             return 100 + int(value.nbytes), []
-        if kind is PickleBuffer:
-            return int(value.raw().nbytes), []
         if kind.__module__.startswith("numpy.random."):
             return 3000, []
         if kind.__name__ in ("Index", "Series", "DataFrame") and module == "pandas":
@@ -269,17 +260,7 @@ class Scales:
         if is_plain(kind):
             state = attributes_of(value)
             return self._items([kind, *state.values()], 50 + 10 * len(state))
-        return (50, handed_over(value)) if self._handed_over else self._whole(value)
-
-    def _whole(self, value: Any) -> tuple[int, list[Any] | None]:
-        """All bytes of an object that is pickled in a way of its own: its parts may be made only for that."""
-        scales = Scales(self.min_bytes, 20 * self._most_of_one, handed_over=True)
-        scales._named, scales._codes, scales.left = self._named, self._codes, self.left
-        weight = scales.weigh(handed_over(value))
-        self.left = scales.left
-        if scales.failed:
-            raise TypeError(next(iter(scales.failed.values())))
-        return (scales.nbytes(weight), []) if weight.movable else (0, None)
+        return pickled_up_to(value, max(self.min_bytes, 1)), []
 
 
 _LIGHT: tuple[int, list[Any]] = (10, [])
@@ -291,3 +272,23 @@ _TEXT = ATOMS | {str}
 _ALIKE, _SAMPLE, _DEEP = 64, 16, 8
 #: Kinds that tell their size at once.
 _MEASURED = ATOMS | {str, bytes, bytearray, np.ndarray}
+
+
+def _members(kind: type) -> list[Any]:
+    """What a class is made of, without the descriptors that it is given by Python."""
+    found = [getattr(member, "__func__", member) for member in vars(kind).values()]
+    return [each for each in found if type(each) is FunctionType or not hasattr(type(each), "__get__")]
+
+
+def inside(value: Any) -> Collection[Any]:
+    """What a container or a node holds."""
+    if isinstance(value, dict):
+        return value.values()
+    if type(value) is Task:
+        return (value.func, *value.args, *value.kwargs.values())
+    if isinstance(value, NestedContainer):
+        return value.args
+    if isinstance(value, GraphNode):
+        return (value.value,) if type(value) is DataNode else ()
+    items: Collection[Any] = value
+    return items
