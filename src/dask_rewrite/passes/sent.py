@@ -11,7 +11,7 @@ from dask_rewrite.analysis.effects import Effects
 from dask_rewrite.graph.annotations import merged
 from dask_rewrite.graph.graph import Graph
 from dask_rewrite.graph.nesting import check_depth
-from dask_rewrite.graph.nodes import nameless, under
+from dask_rewrite.graph.nodes import under
 from dask_rewrite.graph.substitute import with_values
 from dask_rewrite.passes.context import Context
 
@@ -49,7 +49,7 @@ def made_where_sent(graph: Graph, context: Context, name: str, deepest: int) -> 
         annotations = merged(graph.annotations.get(task.key), graph.annotations.get(dep))
         if annotations is None or not context.may_move(made.func) or effects.unknown(made):
             continue
-        joined = with_values(task, {dep: nameless(made)})
+        joined = with_values(task, {dep: made})
         if not check_depth(joined, deepest) or not context.remarks.allow(name, task.key):
             continue
         nodes[task.key] = under(task.key, joined, task._data_producer or made._data_producer)
