@@ -11,7 +11,7 @@ from dask_rewrite.analysis.knowledge.loading import Source
 #: Bytes that come in the time that one more request to a store takes (10 to 20 ms on 50 to 100 MB/s).
 REQUEST = 2**20
 
-_Box: TypeAlias = Sequence[tuple[int, int]]
+_Box: TypeAlias = Sequence[Sequence[int]]
 
 
 def asks_more(source: Source, before: Iterable[_Box], after: Iterable[_Box]) -> bool:

@@ -76,7 +76,7 @@ class Edit:
     def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
         """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
         self._cuts = cuts(boxes, self.file.chunks, self.file.source.shape, first)
-        self._pieces: dict[tuple[int, tuple[int, int]], tuple[Ranges, tuple[int, ...]]] = {}
+        self._pieces: dict[tuple[int, tuple[int, ...]], tuple[Ranges, tuple[int, ...]]] = {}
 
     def hold(self, boxes: Sequence[Box]) -> tuple[int, int]:
         """How many chunks are decoded for the units, and the bytes of units that wait for a second block.
@@ -142,7 +142,7 @@ class Edit:
         rest = [any(self._times[unit] == 1 for unit in self._units(box)) for box in boxes]
         return sum([times > 1 for times in self._times.values()]) + sum(rest)
 
-    def _piece(self, axis: int, ends: tuple[int, int]) -> tuple[Ranges, tuple[int, ...]]:
+    def _piece(self, axis: int, ends: tuple[int, ...]) -> tuple[Ranges, tuple[int, ...]]:
         """The ranges of units that a range touches, and what they are seen from where it begins."""
         found = self._pieces.get((axis, ends))
         if found is None:

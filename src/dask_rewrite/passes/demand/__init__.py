@@ -258,4 +258,4 @@ def _part(box: Box, shape: Sequence[int]) -> str:
 
 
 def _text(box: Box) -> str:
-    return ", ".join([f"{a}:{b}" for a, b in box])
+    return ", ".join([":".join(map(str, positions)) for positions in box])

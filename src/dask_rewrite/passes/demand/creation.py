@@ -8,7 +8,7 @@ import numpy as np
 from dask.array import chunk
 
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
-from dask_rewrite.passes.demand.boxes import Box, lengths
+from dask_rewrite.passes.demand.boxes import Box, length, lengths, step_of
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule
 
 
@@ -17,8 +17,9 @@ def _arange(call: Call, box: Box) -> Narrowed | None:
     start, stop, step, _length, *rest = call.args
     if not {type(start), type(stop), type(step)} <= {int, np.int64}:
         return None
-    ((low, high),) = box
-    args = [start + low * step, start + high * step, step, high - low, *rest]
+    ((low, high, *_),) = box
+    every = step * step_of(box[0])
+    args = [start + low * step, start + high * step, every, length(box[0]), *rest]
     return Narrowed(box, args)
 
 

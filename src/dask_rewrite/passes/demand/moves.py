@@ -15,13 +15,14 @@ from dask.utils import methodcaller
 
 from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
-from dask_rewrite.analysis.knowledge.loading import source_of, stores_plain_numbers
+from dask_rewrite.analysis.knowledge.loading import Source, source_of, stores_plain_numbers
 from dask_rewrite.analysis.knowledge.shards import asks_more
 from dask_rewrite.graph.nodes import list_of
-from dask_rewrite.passes.demand.boxes import Box, Shape, lengths, whole
+from dask_rewrite.passes.demand.boxes import Box, Shape, between, lengths, step_of, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
 from dask_rewrite.passes.demand.windows import expanded, slice_window, window
 from dask_rewrite.passes.movement.emit import nested
+from dask_rewrite.passes.movement.pieces import selection
 
 
 def getitem(call: Call, box: Box) -> Narrowed | None:
@@ -54,6 +55,7 @@ def read(call: Call, box: Box) -> Narrowed | None:
     known = source_of(value)
     if not stores_plain_numbers(known):
         return None
+    box = _skipping(known, index, box)
     found = slice_window(index, known.shape, box)
     if found is None:
         return None
@@ -63,17 +65,27 @@ def read(call: Call, box: Box) -> Narrowed | None:
         if item is None:
             moved.append(None)
             continue
-        low, high = next(axes)
+        positions = next(axes)
         if type(item) is not slice:
-            moved.append(low)
-        elif item.step < 0:
+            moved.append(positions[0])
+        elif item.step == -1:
             return None
         else:
-            moved.append(slice(low, high, None if item.step == 1 else item.step))
+            moved.append(slice(*positions))
     before = [item for item in expanded(index, len(known.shape)) if item is not None]
-    if asks_more(known, [list(map(_ends, before, known.shape))], [found[0]]):
+    if asks_more(known, [list(map(_ends, before, known.shape))], [[each[:2] for each in found[0]]]):
         return None
     return Narrowed(box, [source, tuple(moved), *options])
+
+
+def _skipping(known: Source, index: Any, box: Box) -> Box:
+    """The box in steps where these pass over stored chunks; else what lies between is decoded anyway."""
+    there = selection(index, known.shape)
+    granted = [each[:2] for each in box]
+    for (_, step, along), chunk_size in zip(there[1] if there else (), known.chunks or ()):
+        if along >= 0 and abs(step) * step_of(box[along]) > chunk_size:
+            granted[along] = box[along]
+    return tuple(granted)
 
 
 def _ends(item: Any, length: int) -> tuple[int, int]:
@@ -91,13 +103,13 @@ def view(call: Call, box: Box) -> Narrowed | None:
     if made.shape != call.shape:
         return None
     source = list(whole(shape))
-    for length, step, (low, high) in zip(made.shape, made.strides, box):
-        if length == 1:
+    for n, step, (low, high, *every) in zip(made.shape, made.strides, box):
+        if n == 1:
             continue
         axis = steps.index(abs(step)) if abs(step) in steps else -1
-        if axis < 0 or shape[axis] != length:
+        if axis < 0 or shape[axis] != n:
             return None
-        source[axis] = (low, high) if step > 0 else (length - high, length - low)
+        source[axis] = (low, high, *every) if step > 0 else (n - high, n - low, *every)
     return Narrowed(box, [Part(block, tuple(source)), *rest])
 
 
@@ -149,12 +161,11 @@ def _joined(call: Call, blocks: Any, axes: list[int], box: Box) -> Any:
         raise Unreadable
     sizes = [_first(call, each, len(inner))[axis] for each in blocks.args]
     kept = []
-    low, high = box[axis]
     for each, end, n in zip(blocks.args, accumulate(sizes), sizes):
-        a, b = max(low, end - n), min(high, end)
-        if a >= b:
+        there = between(box[axis], end - n, end)
+        if there is None:
             continue
-        part = tuple([(a - end + n, b - end + n) if i == axis else ends for i, ends in enumerate(box)])
+        part = tuple([there if i == axis else ends for i, ends in enumerate(box)])
         kept.append(_joined(call, each, inner, part) if inner else _part(call, each, part))
     if not kept:
         raise Unreadable

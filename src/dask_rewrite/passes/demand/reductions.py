@@ -66,7 +66,7 @@ def _cumulated(call: Call, box: Box) -> Narrowed | None:
     if axis is None:
         return None
     axis = range(len(call.shape))[axis]
-    grown = tuple([(0, b) if i == axis else (a, b) for i, (a, b) in enumerate(box)])
+    grown = tuple([(0, ends[1]) if i == axis else ends for i, ends in enumerate(box)])
     first, *rest = call.args
     return Narrowed(grown, [mapped(call, first, lambda shape: grown), *rest])
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dask_rewrite.passes.demand.boxes import Box, Shape
+from dask_rewrite.passes.demand.boxes import Box, Range, Shape, length, step_of, stepped
 from dask_rewrite.passes.movement.pieces import selection
 
 Item = TypeVar("Item")
@@ -16,7 +16,7 @@ def taken(index: Any, shape: Shape) -> Box | None:
     """The smallest box of a block that holds ``block[index]``; None if that is empty or cannot be told.
 
     >>> taken((slice(2, 8, 3), [0, 5, 2]), (9, 9))
-    ((2, 6), (0, 6))
+    ((2, 6, 3), (0, 6))
     """
     if (plain := _plain(index, shape)) is not None:
         return plain
@@ -26,14 +26,14 @@ def taken(index: Any, shape: Shape) -> Box | None:
         if listed is None or (around := taken(listed[0], shape)) is None:
             return None
         at, picked = listed[1:]
-        return _replaced(around, at, (int(picked.min()), int(picked.max()) + 1))
+        return _replaced(around, at, _spread(picked))
     counts, axes = found
     if 0 in counts:
         return None
     ends = []
     for offset, step, along in axes:
         last = offset + step * (counts[along] - 1) if along >= 0 else offset
-        ends.append((min(offset, last), max(offset, last) + 1))
+        ends.append(stepped(min(offset, last), max(offset, last), abs(step) or 1))
     return tuple(ends)
 
 
@@ -66,7 +66,7 @@ def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | 
     """The box of a block in which ``block[index]`` has a box, and the index that takes it from there.
 
     >>> window((slice(2, None), [0, 5, 2]), (9, 9), ((0, 4), (1, 3)))
-    (((2, 6), (2, 6)), (slice(0, 4, 1), array([3, 0])))
+    (((2, 6), (2, 6, 3)), (slice(0, 4, None), array([1, 0])))
     """
     listed = _listed(index, shape)
     if listed is None:
@@ -74,13 +74,19 @@ def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | 
     rest, at, picked = listed
     if len(box) != len(shape):
         return None
-    low, high = box[at]
-    picked = picked[low:high]
+    picked = picked[slice(*box[at])]
     around = slice_window(rest, shape, _replaced(box, at, (0, shape[at])))
     if around is None or not picked.size:
         return None
-    first, last = int(picked.min()), int(picked.max()) + 1
-    return _replaced(around[0], at, (first, last)), _replaced(around[1], at, picked - first)
+    positions = _spread(picked)
+    picked = (picked - positions[0]) // step_of(positions)
+    return _replaced(around[0], at, positions), _replaced(around[1], at, picked)
+
+
+def _spread(picked: np.ndarray[Any, Any]) -> Range:
+    """The smallest range that holds all positions of a list."""
+    first, last = int(picked.min()), int(picked.max())
+    return stepped(first, last, int(np.gcd.reduce(picked - first)) or 1)
 
 
 def _replaced(items: tuple[Item, ...], at: int, item: Item) -> tuple[Item, ...]:
@@ -121,25 +127,26 @@ def slice_window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ..
     found = selection(index, shape)
     if found is None or len(found[0]) != len(box):
         return None
-    source: list[tuple[int, int]] = []
+    source: list[Range] = []
     for offset, step, along in found[1]:
         if along < 0:
             source.append((offset, offset + 1))
             continue
-        low, high = box[along]
+        low, high, *_ = box[along]
         if low >= high:
             return None
-        ends = sorted((offset + step * low, offset + step * (high - 1)))
-        source.append((ends[0], ends[1] + 1))
+        first, last = sorted((offset + step * low, offset + step * (high - 1)))
+        source.append(stepped(first, last, abs(step) * step_of(box[along])))
     axes = iter(zip(found[1], source))
     items: list[Any] = []
     for item in expanded(index, len(shape)):
         if item is None:
             items.append(None)
             continue
-        (_, step, along), (low, high) = next(axes)
+        (_, step, along), positions = next(axes)
         if along < 0:
             items.append(0)
         else:
-            items.append(slice(high - low - 1, None, step) if step < 0 else slice(0, high - low, step))
+            n = length(positions)
+            items.append(slice(n - 1, None, -1) if step < 0 else slice(0, n))
     return tuple(source), tuple(items)

@@ -13,7 +13,7 @@ from dask.typing import Key
 
 from dask_rewrite.graph.nodes import NO_KWARGS, list_of
 from dask_rewrite.graph.program import operation
-from dask_rewrite.passes.demand.boxes import Box, inside, shape_of, size, whole
+from dask_rewrite.passes.demand.boxes import Box, index_of, inside, lengths, shape_of, size, whole
 from dask_rewrite.passes.demand.calls import Narrowed, Part, call_of
 from dask_rewrite.passes.demand.plans import Plan
 from dask_rewrite.passes.steps import Step, assembled
@@ -40,6 +40,12 @@ def written(
     return assembled(key, steps, plan.node.data_producer)
 
 
+def _is_all(index: Any, box: Box) -> bool:
+    """Whether an index takes all of what lies in a box."""
+    plain = type(index) is tuple and all(type(item) is slice for item in index)
+    return plain and index == index_of(whole(lengths(box)))
+
+
 class _Writer:
     def __init__(
         self, plan: Plan, places: Mapping[Key, tuple[Key, Box]], room: Callable[[Key], float]
@@ -64,9 +70,19 @@ class _Writer:
         else:
             args = args[len(args) - len(task.args) :]
         new = operation(func, args, kwargs or NO_KWARGS)
+        if func is chunk.getitem or func is operator.getitem:
+            new = self._composed(func, made) or new
         if func is chunk.getitem and self._loses_copy(step, made):
             new = operation(np.array, (new,), {"order": "C"})
         return new
+
+    def _composed(self, func: Any, made: Narrowed) -> Task | None:
+        """A slice of all that is left of a slice is that slice."""
+        part, taken = made.args
+        if type(part.of) is not TaskRef or type(self._plan.values.get(part.of.key)) is dict:
+            return None
+        ref, index, _ = self._found(part)
+        return operation(func, (ref, index)) if index is not None and _is_all(taken, part.box) else None
 
     def _loses_copy(self, step: Step, made: Narrowed) -> bool:
         """Dask's own slice copies what is at most half of a block, in C order; of less it may be a view.
@@ -78,11 +94,12 @@ class _Writer:
         before, after = shape_of(self._plan.values.get(name)), shape_of(step.value)
         if before is None or after is None or size(whole(before)) < 2 * size(whole(after)):
             return False
-        _, _, there = self._found(part)
+        _, index, there = self._found(part)
+        copied = there if index is not None and _is_all(made.args[1], part.box) else part.box
         room = 0 if type(name) is Step else self._room(name)
         if room <= 1 and any(type(item) is slice and (item.step or 1) < 0 for item in made.args[1]):
             room = 0  # not even a view of all of it lies as the copy did
-        return room * size(made.box) < size(there) and size(part.box) < 2 * size(made.box)
+        return room * size(made.box) < size(there) and size(copied) < 2 * size(made.box)
 
     def _found(self, part: Part) -> tuple[Any, tuple[slice, ...] | None, Box]:
         """The reference for a part, the index to take it with, and the box that stands there."""
