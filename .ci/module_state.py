@@ -39,6 +39,7 @@ STATE: dict[str, tuple[str, str, str]] = {
     ),
     "analysis/knowledge/random.py _new_kinds": ("dtypes that generators draw", "one entry", _LRU),
     "analysis/knowledge/random.py _old_kinds": ("dtypes that `RandomState` draws", "one entry", _LRU),
+    "analysis/knowledge/read_only.py _quantile_type": ("dtypes of quantiles", "1,024 entries", _LRU),
     "analysis/knowledge/reductions.py _count_type": ("dtypes of counts", "1,024 entries", _LRU),
     "analysis/knowledge/reductions.py _result_type": ("dtypes of reductions", "1,024 entries", _LRU),
     "config.py _last": (

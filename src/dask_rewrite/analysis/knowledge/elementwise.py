@@ -266,6 +266,10 @@ ELEMENTWISE: dict[Callable[..., Any], Known] = {
     np.nan_to_num: _of_function(np.nan_to_num, inputs=1),
     np.where: Known(where),
     np.digitize: Known(_digitize),
+    **{
+        func: _of_function(func)
+        for func in (of_dask(routines, "_select"), of_dask(routines, "variadic_choose"))
+    },
     of_dask(routines, "_isin_kernel"): Known(_isin),
     of_dask(chunk, "astype"): Known(astype, fresh=_copies),
     methodcaller("astype"): Known(astype, fresh=_copies),

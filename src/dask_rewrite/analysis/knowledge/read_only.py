@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from dask.array import chunk, core, overlap, reductions, routines
 from dask.array.percentile import _percentile, merge_percentiles
 
-from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, axes_of, certain, plain
+from dask_rewrite.analysis.knowledge.blocks import NUMBERS, array, axes_of, certain, plain, reduced
 from dask_rewrite.analysis.knowledge.calling import keywords_in
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.elementwise import elementwise
@@ -108,6 +108,33 @@ def _along_axis(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
     return [(given["func1d"], (None,), keywords_in(given["func1d_kwargs"]))]
 
 
+def _quantiles(
+    func: Any, a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: Any = False
+) -> Any:
+    """One quantile, or several along a first axis."""
+    fact, levels = array(a), array(q)
+    if fact is None or levels is None or axis is None or levels.ndim > 1 or fact.dtype.kind not in "iuf":
+        return None
+    shape, count = reduced(fact.shape, axis, bool(keepdims))
+    axes = axes_of(axis, fact.ndim)
+    if not count or not shape:
+        return None
+    # Which way dask's own goes depends on the place and on the length of the axis: at most a thousand.
+    tried = tuple([min(n, 1001) if i in axes else 1 for i, n in enumerate(fact.shape)])
+    dtype = _quantile_type(func, tried, fact.dtype, levels.ndim, levels.dtype, axes, method)
+    return Fact((*levels.shape, *shape), dtype)
+
+
+@lru_cache(maxsize=1024)
+def _quantile_type(
+    func: Any, shape: Any, dtype: Any, several: int, level: Any, axes: Any, method: Any
+) -> np.dtype[Any]:
+    made = func(np.ones(shape, dtype), np.full((1,) * several, 0.5, level), axis=axes, method=method)
+    found: np.dtype[Any] = made.dtype
+    return found
+
+
+_NANQUANTILE = of_dask(reductions, "_custom_nanquantile")
 _READERS = (
     *(np.bincount, np.unique, np.nonzero, np.flatnonzero, np.argwhere, np.lexsort, np.argpartition),
     *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef, np.average),
@@ -118,7 +145,7 @@ _READERS = (
     *(np.fft.irfftn, np.fft.rfft2, np.fft.irfft2),
     *(np.linalg.norm, np.linalg.det, np.linalg.eigvalsh, np.linalg.eigvals, np.linalg.eig, np.linalg.eigh),
     *(np.linalg.lstsq, np.linalg.pinv, np.linalg.slogdet, np.linalg.cond, np.linalg.matrix_rank),
-    *(np.quantile, np.percentile, np.nanquantile, np.nanpercentile, merge_percentiles, _percentile),
+    *(np.percentile, np.nanpercentile, merge_percentiles, _percentile),
 )
 #: What they give may share memory with an argument: bins that are given, a mask, all of it along no axes.
 _SHARING = (
@@ -130,9 +157,8 @@ _SHARING = (
 )
 _DASK_READERS = (
     *((routines, name) for name in ("_block_hist", "_block_histogramdd_rect", "_block_histogramdd_multiarg")),
-    *((routines, name) for name in ("_unique_internal", "_unravel_index_kernel", "_select")),
-    (routines, "variadic_choose"),
-    *((reductions, "_custom_nanquantile"), (chunk, "slice_with_int_dask_array")),
+    *((routines, name) for name in ("_unique_internal", "_unravel_index_kernel")),
+    (chunk, "slice_with_int_dask_array"),
 )
 
 #: What is known of functions that only read; the results of most are as their values are.
@@ -154,4 +180,5 @@ HARMLESS: dict[Callable[..., Any], Known] = {
     np.sort: Known(_sorted),
     np.argsort: Known(_arg_sorted),
     np.searchsorted: Known(_searched),
+    **{func: reads(func, partial(_quantiles, func)) for func in (np.quantile, np.nanquantile, _NANQUANTILE)},
 }

@@ -37,6 +37,13 @@ def first_only(call: Call, box: Box) -> Narrowed:
     return Narrowed(box, [mapped(call, first, partial(_aligned, box)), *[everything(call, a) for a in rest]])
 
 
+def _isin(call: Call, box: Box) -> Narrowed:
+    """``routines._isin_kernel``: axes of length one at the end, as many as what it looks through has."""
+    first, *rest = call.args
+    part = mapped(call, first, lambda shape: box[: len(shape)])
+    return Narrowed(box, [part, *[everything(call, each) for each in rest]])
+
+
 def _forwarded(call: Call, box: Box) -> Narrowed | None:
     """``core._enforce_dtype``: calls a function and converts what comes out."""
     func = call.kwargs["enforce_dtype_function"]
@@ -76,6 +83,8 @@ TABLE: dict[Any, Rule] = {
     of_dask(reductions, "_cumsum_merge"): elementwise,  # to the blocks of a scan, the end of those before
     of_dask(reductions, "_cumprod_merge"): elementwise,
     np.digitize: first_only,
+    of_dask(routines, "_isin_kernel"): _isin,
+    of_dask(routines, "_asarray_isnull"): elementwise,
     of_dask(core, "_enforce_dtype"): _forwarded,
     of_dask(utils, "apply"): _applied,
     np.broadcast_to: _broadcast_to,

@@ -18,7 +18,8 @@ from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.loading import Source, source_of, stores_plain_numbers
 from dask_rewrite.analysis.knowledge.shards import asks_more
 from dask_rewrite.graph.nodes import list_of
-from dask_rewrite.passes.demand.boxes import Box, Shape, between, lengths, step_of, whole
+from dask_rewrite.passes.demand import rearranging
+from dask_rewrite.passes.demand.boxes import Box, Shape, between, step_of, whole
 from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable
 from dask_rewrite.passes.demand.windows import expanded, slice_window, window
 from dask_rewrite.passes.movement.emit import nested
@@ -131,26 +132,6 @@ def _trimmed(call: Call, box: Box) -> Narrowed | None:
     return None if found is None else Narrowed(box, [Part(block, found[0]), found[1]], {}, operator.getitem)
 
 
-def _reshaped(call: Call, box: Box) -> Narrowed | None:
-    """Axes that stay as they are, before and after those that do not."""
-    block, *rest = call.args
-    shape, made = call.block(block), call.shape
-    order = call.kwargs.get("order", "C")
-    if len(rest) != 1 or call.kwargs.keys() > {"order"} or order != "C" or 0 in made:
-        return None
-    before = 0
-    while before < min(len(shape), len(made)) and shape[before] == made[before]:
-        before += 1
-    after = 0
-    while after < min(len(shape), len(made)) - before and shape[-1 - after] == made[-1 - after]:
-        after += 1
-    tail = len(made) - after
-    granted = tuple([e if i < before or i >= tail else (0, n) for i, (n, e) in enumerate(zip(made, box))])
-    middle = whole(shape[before : len(shape) - after])
-    source = (*granted[:before], *middle, *granted[tail:])
-    return Narrowed(granted, [Part(block, source), lengths(granted)])
-
-
 # -- joins ---------------------------------------------------------------------------------------
 
 
@@ -235,6 +216,7 @@ SELECTING: dict[Any, Rule] = {
     operator.getitem: getitem,
     chunk.getitem: getitem,
     of_dask(_shuffle, "_getitem"): _shuffled,
+    rearranging.POINTS: rearranging.points,
     **{func: read for func in GETTERS if func is not chunk.getitem and func is not operator.getitem},
 }
 #: The same by identity.
@@ -244,8 +226,8 @@ TABLE: dict[Any, Rule] = {
     **SELECTING,
     **dict.fromkeys((*_TURNING, *_METHODS), view),
     _TRIM: _trimmed,
-    np.reshape: _reshaped,
-    methodcaller("reshape"): _reshaped,
+    **dict.fromkeys((np.reshape, methodcaller("reshape")), rearranging.reshaped),
+    **rearranging.TABLE,
     of_dask(core, "_concatenate2"): _nested,
     of_dask(core, "concatenate_axes"): _nested,
     of_dask(core, "concatenate3"): _grid,

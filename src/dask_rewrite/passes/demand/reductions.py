@@ -13,8 +13,8 @@ from dask_rewrite.analysis.knowledge import Fact
 from dask_rewrite.analysis.knowledge.blocks import axes_of
 from dask_rewrite.analysis.knowledge.dask_names import of_dask
 from dask_rewrite.analysis.knowledge.reductions import POSITIONS
-from dask_rewrite.passes.demand.boxes import Box, Shape
-from dask_rewrite.passes.demand.calls import Call, Narrowed, Rule, Unreadable, mapped
+from dask_rewrite.passes.demand.boxes import Box, Shape, whole
+from dask_rewrite.passes.demand.calls import Call, Narrowed, Part, Rule, Unreadable, mapped
 
 
 def _over(box: Box, axis: Any, keeps: bool, shape: Shape) -> Box:
@@ -87,6 +87,19 @@ def _lanes(call: Call, box: Box, axis: int) -> Narrowed:
     return Narrowed(all_along(call.shape), [mapped(call, first, all_along), *rest])
 
 
+def _quantiles(call: Call, box: Box) -> Narrowed | None:
+    """``np.quantile`` along axes: an axis of several quantiles comes first."""
+    block, levels, *rest = call.args
+    value = call.value(levels)
+    shape, axis = call.block(block), call.kwargs.get("axis")
+    several = np.ndim(value) if type(value) is not Fact else value.ndim
+    if rest or axis is None:
+        return None
+    kept = box[several:]
+    part = _over(kept, axis, bool(call.kwargs.get("keepdims", False)), shape)
+    return Narrowed((*whole(call.shape[:several]), *kept), [Part(block, part), levels])
+
+
 def _gradient(call: Call, box: Box) -> Narrowed:
     """``routines._gradient_kernel``."""
     return _lanes(call, box, call.kwargs["axis"])
@@ -105,6 +118,7 @@ _POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin, *POSITIONS)
 _SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
 _MEDIANS = (np.median, np.nanmedian)
 _LARGEST = (of_dask(chunk, "topk"), of_dask(chunk, "topk_aggregate"))
+_QUANTILES = (np.quantile, np.nanquantile, of_dask(reductions, "_custom_nanquantile"))
 _GRADIENT = of_dask(routines, "_gradient_kernel")
 _METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
 _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)
@@ -119,6 +133,7 @@ TABLE: dict[Any, Rule] = {
     **{func.reduce: _reduction for func in _METHODS},
     **dict.fromkeys(_SCANS, _cumulated),
     **dict.fromkeys(_LARGEST, _largest),
+    **dict.fromkeys(_QUANTILES, _quantiles),
     _GRADIENT: _gradient,
     **{of_dask(reductions, name): _combined for name in _MOMENTS},
     of_dask(routines, "_chunk_sum"): _combined,
@@ -130,7 +145,7 @@ TABLE: dict[Any, Rule] = {
 #: The same for any grouping.
 _EXACT = frozenset(
     (
-        *(*_EXTREMES, *_POSITIONS, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, _GRADIENT),
+        *(*_EXTREMES, *_POSITIONS, *_COUNTS, *_SCANS, *_MEDIANS, *_LARGEST, *_QUANTILES, _GRADIENT),
         *(func.reduce for func in _METHODS[2:]),
         *(arg_chunk, arg_combine, arg_agg, *_SKIPPING),
     )

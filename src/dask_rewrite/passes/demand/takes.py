@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 from dask.array import _shuffle
 from dask.typing import Key
@@ -15,9 +16,10 @@ from dask_rewrite.graph.by_identity import ByIdentity
 from dask_rewrite.graph.graph import Nodes
 from dask_rewrite.graph.nodes import literal
 from dask_rewrite.graph.templates import calls_frame, frame_of
-from dask_rewrite.passes.demand.boxes import Box, Shape, shape_of
+from dask_rewrite.passes.demand.boxes import Box, Range, Shape, shape_of
 from dask_rewrite.passes.demand.moves import SELECTING_IDS
-from dask_rewrite.passes.demand.windows import taken
+from dask_rewrite.passes.demand.rearranging import POINTS
+from dask_rewrite.passes.demand.windows import spread, taken
 from dask_rewrite.passes.movement.moves import GETITEMS
 
 #: From a key to what is known of its block.
@@ -44,16 +46,22 @@ class Takes:
 
     def source(self, node: Any) -> Key | None:
         """The block that a task takes a part of; None for any other task."""
-        if type(node) is not Task or len(node.args) != 2:
+        if type(node) is not Task or not 2 <= len(node.args) <= 3:
             return None
-        ref, index = node.args
+        ref, index = node.args[:2]
         func = node.func
+        if func is POINTS:
+            return ref.key if type(ref) is TaskRef and type(literal(index)) in (list, tuple) else None
+        if len(node.args) == 3:
+            return None
         is_plain = id(func) in GETITEMS or (func is PICK and type(index) is TaskRef)
         return ref.key if is_plain and type(ref) is TaskRef else None
 
     def box(self, node: Any, shape: Shape) -> Box | None:
         """Which part of a block of this shape a task takes; None if that cannot be told."""
         index = node.args[1]
+        if node.func is POINTS:
+            return _around(literal(index), shape)
         if type(index) is TaskRef:
             name = index.key, shape
             if name not in self._lists:
@@ -90,3 +98,17 @@ class Takes:
             if here.kwargs:
                 stack += here.kwargs.values()
         return False
+
+
+def _around(places: Sequence[Any], shape: Shape) -> Box | None:
+    """The box of a block that holds the points at these positions."""
+    box: list[Range] = []
+    for each, n in zip(places, shape):
+        picked = None if type(each) is slice else np.asarray(each)
+        if picked is None:
+            box.append((0, n))
+        elif picked.size and picked.min() >= 0:
+            box.append(spread(picked.astype(np.intp)))
+        else:
+            return None
+    return tuple(box) if len(places) == len(shape) else None

@@ -26,7 +26,7 @@ def taken(index: Any, shape: Shape) -> Box | None:
         if listed is None or (around := taken(listed[0], shape)) is None:
             return None
         at, picked = listed[1:]
-        return _replaced(around, at, _spread(picked))
+        return _replaced(around, at, spread(picked))
     counts, axes = found
     if 0 in counts:
         return None
@@ -78,12 +78,12 @@ def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | 
     around = slice_window(rest, shape, _replaced(box, at, (0, shape[at])))
     if around is None or not picked.size:
         return None
-    positions = _spread(picked)
+    positions = spread(picked)
     picked = (picked - positions[0]) // step_of(positions)
     return _replaced(around[0], at, positions), _replaced(around[1], at, picked)
 
 
-def _spread(picked: np.ndarray[Any, Any]) -> Range:
+def spread(picked: np.ndarray[Any, Any]) -> Range:
     """The smallest range that holds all positions of a list."""
     first, last = int(picked.min()), int(picked.max())
     return stepped(first, last, int(np.gcd.reduce(picked - first)) or 1)
