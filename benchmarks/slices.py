@@ -51,6 +51,12 @@ def _windows(da: ModuleType, v: Any) -> Any:
     return module.sliding_window_view(v, 11, axis=0)
 
 
+def _assigned(v: Any) -> Any:
+    v = v + 0
+    v[:, :10] = 7
+    return v
+
+
 #: What is computed of an array, and how many stored chunks it takes: at most.
 ROWS: dict[str, tuple[Make, int]] = {
     "a slice": (lambda da, v: v[:5, :3], 1),
@@ -93,6 +99,16 @@ ROWS: dict[str, tuple[Make, int]] = {
     "einsum": (lambda da, v: da.einsum("ij,kj->ik", v, v)[:5, :3], 10),
     "median": (lambda da, v: da.median(v.rechunk((SIZE, BLOCK)), axis=0)[:3], 10),
     "largest": (lambda da, v: da.topk(v, 3, axis=0)[:, :3], 10),
+    "steps": (lambda da, v: (v + 1)[::45, ::45], 9),
+    "points far apart": (lambda da, v: (v + 1)[3:60:19, 3:60:19], 9),
+    "points": (lambda da, v: (v + 1).vindex[[5, 30, 99], [7, 40, 0]], 3),
+    "repeat": (lambda da, v: da.repeat(v, 3, axis=0)[29:31, 7], 2),
+    "isin": (lambda da, v: da.isin(v, [1, 2])[5:8, 7], 1),
+    "select": (lambda da, v: da.select([v > 500, v > 300], [v, v * 2], 5)[5:8, 7], 1),
+    "quantile": (lambda da, v: da.quantile(v.rechunk((SIZE, BLOCK)), 0.3, axis=0)[5:8], 10),
+    "a window": (lambda da, v: _windows(da, v).mean(axis=-1)[5:8, 7], 2),
+    "split axis": (lambda da, v: v.reshape(SIZE, 25, 4)[:5, 2], 2),
+    "assigned": (lambda da, v: _assigned(v)[5:8, 13], 1),
 }
 SOURCES = ("Zarr", "xarray, Zarr", "xarray, netCDF", "HDF5", "HDF5, lock")
 
