@@ -131,8 +131,8 @@ def _choice(*allowed: str) -> Any:
     def check(name: str, value: Any) -> str:
         if value is False and "off" in allowed:  # YAML reads a bare `off` as false
             return "off"
-        if value in allowed:
-            return str(value)
+        if isinstance(value, str) and value in allowed:
+            return value
         raise ValueError(f"rewrite.{name}: expected one of {', '.join(allowed)}, got {value!r}")
 
     return check

@@ -75,6 +75,39 @@ def test_any_shifts(chunks: tuple[int, int], shifts: list[tuple[int, int]]) -> N
     assert_same_as_stock(x, x.T.sum(axis=0), x[3:, ::2])
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap", "constant"])
+def test_borders_of_each_kind(mode: str) -> None:
+    """An edge that is there twice is one block in two places."""
+
+    def step(x: da.Array) -> da.Array:
+        p = da.pad(x, 1, mode=mode)
+        return (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] * p[1:-1, 2:]) / 4
+
+    x = stencil(3, step)
+    assert applied(x) > 200
+    with dask.config.set({"rewrite.reassociate": False}):
+        assert_same_as_stock(x, x.sum(), (x + 1).max(axis=0))
+
+
+@examples(6)
+@given(
+    st.tuples(st.integers(3, 9), st.integers(3, 9)),
+    st.lists(
+        st.tuples(st.sampled_from(["edge", "symmetric", "wrap"]), st.integers(1, 2), st.sampled_from([0, 1])),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_any_borders(chunks: tuple[int, int], borders: list[tuple[str, int, int]]) -> None:
+    x = distinct((23, 17), chunks)
+    for mode, width, axis in borders:
+        p = da.pad(x, [(width, width) if i == axis else (0, 0) for i in range(2)], mode=mode)
+        n = x.shape[axis]
+        before, after = (np.s_[:n], np.s_[2 * width :]) if not axis else (np.s_[:, :n], np.s_[:, 2 * width :])
+        x = p[before] * 2 - p[after] + x
+    assert_same_as_stock(x, x.T.sum(axis=0), x[3:, ::2])
+
+
 def test_functions_nobody_knows_shared_blocks_and_outputs() -> None:
     x = stencil(3)
     seen = x.map_blocks(lambda block: block[::-1].copy(), dtype=float)

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
 from dask.typing import Key
 
 from dask_rewrite.graph.program import shape_of
@@ -74,7 +75,7 @@ class Whole:
     array: Array
     extents: Extents
     dtype: DType
-    task: Any  # of the first block
+    task: Any  # of a block
     arguments: Mapping[Key, Argument]  # by what this task refers to
 
     def places(self) -> Iterator[tuple[int, ...]]:
@@ -98,15 +99,16 @@ def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     if dtype is None or not joins_keep(dtype) or not works_by_element(start):
         return None
     shape = shape_of(start)[0]
-    used = same_work(start, start, shape) or []
-    pattern, names = _pattern(used), list(dict.fromkeys(used))
-    found: list[list[Key]] = [[] for _ in names]
-    for place in product(*map(range, array.counts)):
-        used = same_work(start, nodes[(array.name, *place)], shape) or []
-        if len(set(used)) != len(names) or (len(used) > len(names) and _pattern(used) != pattern):
-            return None
-        for row, dep in zip(found, dict.fromkeys(used)):
-            row.append(dep)
+    places = product(*map(range, array.counts))
+    used = [same_work(start, nodes[(array.name, *place)], shape) or [] for place in places]
+    widest = max(used, key=lambda each: len(set(each)))  # edges may take one block for several arguments
+    names = {name: widest.index(name) for name in widest}
+    firsts = [names[name] for name in widest]
+    if any(len(each) != len(widest) or each != [each[i] for i in firsts] for each in used):
+        return None
+    place = np.unravel_index(used.index(widest), array.counts)
+    task = nodes[(array.name, *map(int, place))]
+    found = [[each[i] for each in used] for i in names.values()]
     arguments = {}
     for name, row in zip(names, found):
         argument = _scalar(row, site) or _argument(row, extents, array.counts, views)
@@ -116,13 +118,7 @@ def whole_of(array: Array, site: Site, views: Views) -> Whole | None:
     cut = {axis for argument in arguments.values() for axis in argument.axes}
     if any(count > 1 and axis not in cut for axis, count in enumerate(array.counts)):
         return None
-    return Whole(array, extents, dtype, start, arguments)
-
-
-def _pattern(used: list[Any]) -> tuple[int, ...]:
-    """Which references are the same."""
-    seen: dict[Any, int] = {}
-    return tuple([seen.setdefault(key, len(seen)) for key in used])
+    return Whole(array, extents, dtype, task, arguments)
 
 
 def _scalar(row: list[Key], site: Site) -> Argument | None:
@@ -144,7 +140,8 @@ def _argument(row: list[Key], extents: Extents, counts: tuple[int, ...], views: 
     axes = []
     stride = 1
     for axis in reversed(range(len(counts))):
-        if axis >= before and counts[axis] > 1 and row[0] != row[stride]:
+        line = row[: stride * counts[axis] : stride]  # an edge may be there twice, one after the other
+        if axis >= before and any(key != line[0] for key in line):
             axes.append(axis)
         stride *= counts[axis]
     axes.reverse()
