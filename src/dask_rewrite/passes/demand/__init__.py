@@ -27,6 +27,10 @@ from dask_rewrite.passes.fuse_slices import FuseSlices
 from dask_rewrite.passes.movement.memory_order import Order
 from dask_rewrite.passes.site import Site
 
+#: Percent of a block above which it is made as a whole where few elements less is all that is saved: to plan
+#: a block and write it takes some 0.2 ms, in which so many can be copied.
+_SHARE = 75
+_MUCH = 32_768
 #: Reads a slice of what is read at once, where dask does.
 _AT_ONCE = FuseSlices(reassociate=False).rewrite
 
@@ -133,7 +137,9 @@ class _Search:
         return type(node) is Alias or (type(node) is Task and self._rules.of(node.func, has_rule))
 
     def _is_worth(self, box: Box, shape: Sequence[int]) -> bool:
-        return 100 * size(box) <= self.options.max_share * prod(shape)
+        wanted, there = size(box), prod(shape)
+        share = self.options.max_share if there - wanted >= _MUCH else min(self.options.max_share, _SHARE)
+        return 100 * wanted <= share * there
 
     def _decide(self, key: Key) -> None:
         """All users of a block have said what they need of it."""

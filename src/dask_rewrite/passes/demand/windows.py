@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,7 +87,8 @@ def window(index: Any, shape: Shape, box: Box) -> tuple[Box, tuple[Any, ...]] | 
 def spread(picked: np.ndarray[Any, Any]) -> Range:
     """The smallest range that holds all positions of a list."""
     first, last = int(picked.min()), int(picked.max())
-    return stepped(first, last, int(np.gcd.reduce(picked - first)) or 1)
+    step = gcd(*(picked[:4] - first).tolist())  # mostly that of all
+    return stepped(first, last, step if step == 1 else int(np.gcd.reduce(picked - first)) or 1)
 
 
 def _replaced(items: tuple[Item, ...], at: int, item: Item) -> tuple[Item, ...]:
