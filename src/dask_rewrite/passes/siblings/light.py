@@ -29,6 +29,11 @@ Group: TypeAlias = list[tuple[Key, list[Key]]]
 Weighed: TypeAlias = tuple[list[tuple[Key, int]], int]
 
 
+def matters(group: Group) -> bool:
+    """Enough tasks to go together, or slices that could become part of one."""
+    return len(group) >= FEWEST or any(slices for _, slices in group)
+
+
 def light(group: Group, needs: frozenset[Key], largest: int, site: Site) -> Weighed | None:
     """Those of a group that are light beside the largest of their blocks, no tiny one; None if too few are.
 

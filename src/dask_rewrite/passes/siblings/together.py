@@ -28,6 +28,7 @@ from dask_rewrite.passes.siblings.light import (
     fitting,
     is_light,
     light,
+    matters,
     small,
 )
 from dask_rewrite.passes.siblings.slices import LARGE, Slices, is_block, takes_part
@@ -64,6 +65,7 @@ class Together:
         self._slices = Slices(site, self.nodes)
         self._new: dict[Key, Key] = {}  # which task gives the result of one that is gone, and how
         self._instead: dict[Key, Any] = {}
+        self._waits: dict[Key, int] = {}  # for how many results a task waits, values aside
         self._templates = Depths()
 
     def has_siblings(self) -> bool:
@@ -86,7 +88,7 @@ class Together:
             for key in levels[depth]:
                 if key not in self.gone and (found := self._needs(self.nodes[key])) is not None:
                     groups.setdefault(found[0], []).append((key, found[1]))
-            groups = {needs: group for needs, group in groups.items() if _matters(group)}
+            groups = {needs: group for needs, group in groups.items() if matters(group)}
             weights = {needs: self._weigh(needs) for needs in groups}
             self._join([self._siblings(group, needs, *weights[needs]) for needs, group in groups.items()])
             alone = [group for needs, group in groups.items() if weights[needs][1]]
@@ -234,10 +236,7 @@ class Together:
             if not self._site.used_once(key):
                 continue
             (step,) = self._site.consumers(key)
-            if step not in missing:
-                needs = self.nodes[step]._dependencies
-                missing[step] = sum([type(self.nodes.get(dep)) is not DataNode for dep in needs])
-            missing[step] -= 1
+            missing[step] = missing.get(step, self._waits_for(step)) - 1
             if not missing[step] and (needed := self._combined(step, members)):
                 values = {dep: self.nodes[dep] for dep in needed}
                 self.nodes[step] = with_values(self.nodes[step], values)
@@ -246,6 +245,12 @@ class Together:
                 place[step] = min([place[dep] for dep in needed])
                 stack.append(step)
         return sorted(members.items(), key=lambda each: place[each[0]])
+
+    def _waits_for(self, step: Key) -> int:
+        if step not in self._waits:  # the last task of all may wait for each of the groups
+            needs = self.nodes[step]._dependencies
+            self._waits[step] = sum([type(self.nodes.get(dep)) is not DataNode for dep in needs])
+        return self._waits[step]
 
     def _combined(self, step: Key, members: Mapping[Key, Any]) -> list[Key]:
         """The results that a task makes no larger one of; none if it needs others too, or others these."""
@@ -292,8 +297,3 @@ class Together:
         self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
         self.made[part[0][0]] = {new: self.nodes[new]}
         self._busy.add(new)
-
-
-def _matters(group: Group) -> bool:
-    """Enough tasks to go together, or slices that could become part of one."""
-    return len(group) >= FEWEST or any(slices for _, slices in group)
