@@ -209,9 +209,9 @@ class Declared:
         """A rewrite makes a list of blocks."""
         self._lists[key] = parts
 
-    def belief_of_list(self, key: Key) -> list[Any] | None:
+    def belief_of_list(self, key: Key, trusted: bool = False) -> list[Any] | None:
         """What is believed of the blocks of a list that a rewrite makes, None for anything else."""
-        found = list(map(self.belief, self._lists.get(key, ())))
+        found = [self.belief(part, trusted) for part in self._lists.get(key, ())]
         return found if found and None not in found else None
 
     def _maker(self, array: _Array, node: GraphNode | None) -> Symbol:

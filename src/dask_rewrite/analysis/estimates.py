@@ -71,9 +71,11 @@ def beliefs_of(facts: Facts) -> Facts:
 
 
 def _said(proven: Facts, declared: Declared, key: Key) -> Any:
-    """What is said of a block, unless it may be a dict of several that are said to be one."""
+    """What is said of a block, or of a list of them, unless one may be a dict of several."""
     found = proven.found(key)
-    return declared.belief(key, trusted=True) if found is None else found
+    if found is None:
+        found = declared.belief(key, trusted=True)
+    return declared.belief_of_list(key, trusted=True) if found is None else found
 
 
 def _guess(declared: Declared, key: Key) -> Any:

@@ -295,5 +295,6 @@ class Together:
             results.append(nameless(self._slices.copied(node) if takes_part(node) else node))
             self.gone.add(key)
         self.nodes[new] = cast_to(list, new, tuple(results), needs_of(results))
+        self._site.facts.tell_list(new, [key for key, _ in part])
         self.made[part[0][0]] = {new: self.nodes[new]}
         self._busy.add(new)
