@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from dask._task_spec import Task, TaskRef
 from dask.array import chunk
-from dask.array.core import concatenate3
+from dask.array.core import concatenate_shaped
 from dask.typing import Key
 
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, list_of, make_task
@@ -87,7 +87,7 @@ class Emitter:
                 parts = [operation(np.concatenate, (list_of(row),), {"axis": axis}) for row in rows]
             task: Task = parts[0]
             return task
-        return operation(concatenate3, (nested(parts, shape),))
+        return operation(concatenate_shaped, (list_of(parts), shape))  # one list, not one for each row
 
     def view(self, piece: Piece) -> Any:
         """The piece as an expression over its source: a reference, or a slice of it."""
