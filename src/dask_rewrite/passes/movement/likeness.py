@@ -26,13 +26,18 @@ class Pattern(NamedTuple):
 
     def of(self, sources: tuple[Key, ...]) -> Block:
         """The block of this pattern that is made of these sources."""
-        pieces = [
-            Piece(at, shape, source if type(source) is Fill else sources[source], axes)
-            for at, shape, source, axes in self.pieces
-        ]
-        mosaic = Mosaic(self.shape, tuple(pieces))
+        mosaic = Mosaic(self.shape, None)
         mosaic.pattern = (self, sources)
         return mosaic, self.dtype
+
+    def pieces_of(self, sources: tuple[Key, ...]) -> tuple[Piece, ...]:
+        """The pieces of such a block; most are never asked for."""
+        return tuple(
+            [
+                Piece(at, shape, source if type(source) is Fill else sources[source], axes)
+                for at, shape, source, axes in self.pieces
+            ]
+        )
 
 
 class Operation(NamedTuple):
@@ -63,12 +68,13 @@ class Likeness:
         users: Mapping[Key, int],
     ) -> None:
         self._forms = forms
-        self._leaf, self._one = reader.leaf, reader.one
+        self._leaf = reader.leaf
         self._pinned = pinned
         self._kept = kept
         self._users = users
         self._patterns: dict[Any, Pattern] = {}
         self._results: dict[Any, tuple[Pattern, list[int], list[int], bool]] = {}
+        self._blocks: dict[tuple[int, tuple[Key, ...]], Block] = {}  # by pattern and sources
         self._same: dict[Any, Block] = {}  # by the blocks themselves, where nothing else decides on it
 
     def of(self, task: Task) -> tuple[Block | None, Operation | None]:
@@ -112,7 +118,10 @@ class Likeness:
         pattern, sources, stages, alone = found
         names = operation.names
         self._kept.update([names[i] for i in stages])
-        block = self._one(pattern.of(tuple([names[i] for i in sources])))
+        made_of = tuple([names[i] for i in sources])
+        block = self._blocks.get((id(pattern), made_of))
+        if block is None:
+            block = self._blocks[id(pattern), made_of] = pattern.of(made_of)
         if alone:
             self._same[operation.same] = block
         return block
@@ -122,6 +131,7 @@ class Likeness:
         found = self._pattern(block)
         names = {name: i for i, name in enumerate(operation.names)}
         if found is not None and names.keys() >= set(found[1]):
+            self._blocks.setdefault((id(found[0]), found[1]), block)
             stages = [names[key] for key in operation.refs if key in self._kept]
             alone = alone and not stages
             self._results[operation.likeness] = (found[0], [names[name] for name in found[1]], stages, alone)

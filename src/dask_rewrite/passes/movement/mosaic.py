@@ -37,11 +37,11 @@ class Mosaic:
     True
     """
 
-    __slots__ = ("_index", "_parts", "pattern", "pieces", "shape")
+    __slots__ = ("_index", "_parts", "_pieces", "pattern", "shape")
 
-    def __init__(self, shape: Shape, pieces: tuple[Piece, ...]) -> None:
+    def __init__(self, shape: Shape, pieces: tuple[Piece, ...] | None) -> None:
         self.shape = shape
-        self.pieces = pieces
+        self._pieces = pieces  # None: to be made of the pattern, if anybody asks
         self._index: Any = None
         self._parts = -1  # not counted yet
         self.pattern: Any = None  # what it has in common with others: see the module ``likeness``
@@ -54,6 +54,27 @@ class Mosaic:
 
     def __repr__(self) -> str:
         return f"Mosaic({self.shape}, {self.pieces})"
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The rectangles."""
+        if self._pieces is None:
+            pattern, sources = self.pattern
+            self._pieces = pattern.pieces_of(sources)
+        return self._pieces
+
+    @property
+    def count(self) -> int:
+        """How many pieces there are."""
+        return len(self.pieces if self.pattern is None else self.pattern[0].pieces)
+
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """The blocks that it is made of, each once."""
+        if self.pattern is not None:
+            made_of: tuple[Any, ...] = self.pattern[1]
+            return made_of
+        return tuple(dict.fromkeys([each.source for each in self.pieces if type(each.source) is not Fill]))
 
     @property
     def parts(self) -> int:

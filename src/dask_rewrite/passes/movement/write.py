@@ -37,6 +37,7 @@ from dask_rewrite.passes.movement.moves import JOINS, Block, DType
 from dask_rewrite.passes.movement.normal_forms import Forms
 from dask_rewrite.passes.movement.pieces import Fill, Piece
 from dask_rewrite.passes.movement.unknown_blocks import LooseWriter
+from dask_rewrite.passes.movement.written_alike import WrittenAlike
 
 _IN_MEMORY = "the block would lie differently in memory"
 _READ_ONLY = "somebody may write into the block, and it may be one that cannot be written into"
@@ -65,6 +66,7 @@ class Writer:
         self._whole: set[Any] = set()
         self._indexes: dict[Any, tuple[Any, ...]] = {}
         self._loose = LooseWriter(forms, max_whole)
+        self._alike = WrittenAlike(self._shape, self.order.is_c)
 
     def task(self, key: Key) -> GraphNode | str:
         """The new task of a key; the old one if there is nothing to gain, or why it could not be had."""
@@ -74,9 +76,12 @@ class Writer:
         if form is None:
             return "annotations differ" if key in self.forms.unequal else self._loose.task(key, task)
         mosaic, _ = form
-        sources = {piece.source for piece in mosaic.pieces if type(piece.source) is not Fill}
+        sources = set(mosaic.sources)
         if sources == task._dependencies or self._is_as_good(task, mosaic):
             return task
+        name = self._alike.name_of(task, form)
+        if (made := self._alike.task(key, task, form, name)) is not None:
+            return made
         self._here = key
         self._whole = {p.source for p in mosaic.pieces if self._is_whole(p)}
         small = sources.difference(self._whole)
@@ -87,8 +92,9 @@ class Writer:
             return task if body is None else body
         if type(body) is not Task:
             return body
-        producer = task.data_producer
-        return under(key, body, producer)
+        if name is not None and self._whole >= sources:  # so that it is made of them
+            self._alike.remember(name, form, body)
+        return under(key, body, task.data_producer)
 
     def _body(self, key: Key, form: Block) -> GraphNode | str | None:
         mosaic, dtype = form
@@ -192,15 +198,15 @@ class Writer:
         """A task that joins slices of blocks, nearly all of them large, that are tasks: as it should be."""
         forms, nodes = self.forms.forms, self.nodes
         deps = task._dependencies
-        if len(deps) != len(mosaic.pieces) or id(task.func) not in JOINS:
+        if id(task.func) not in JOINS or len(deps) != mosaic.count:
             return False
         small = 0  # blocks at the border, which could travel as they are
         for dep in deps:
             form = forms.get(dep)
-            if form is None or len(form[0].pieces) != 1 or len(nodes[dep]._dependencies) != 1:
+            if form is None or form[0].count != 1 or len(nodes[dep]._dependencies) != 1:
                 return False
             (source,) = nodes[dep]._dependencies
-            if form[0].pieces[0].source != source:
+            if form[0].sources != (source,):
                 return False
             small += self._nbytes(source) <= self.max_whole
         return small * BORDER <= len(deps)
