@@ -20,14 +20,12 @@ from dask.typing import Key
 from dask.utils import key_split
 
 from dask_rewrite.analysis.knowledge import Fact, known
-from dask_rewrite.analysis.layers import is_unknown, keeps_axes, reduced_axes, said_of
+from dask_rewrite.analysis.layers import NUMPYS, is_unknown, keeps_axes, reduced_axes, said_of
 from dask_rewrite.graph.by_identity import ByIdentity
 
 _INT = {int}
 #: What dask calls blocks of which other blocks say what is taken.
 _SELECTED = "getitem_variadic"
-#: What is said of NumPy's arrays; older versions of dask say nothing.
-_NUMPYS = ("numpy.ndarray", None)
 
 
 class Symbol:
@@ -140,7 +138,7 @@ class Declared:
 
     def is_foreign(self, key: Key) -> bool:
         """Whether a block is said to be of another array type than NumPy's."""
-        return self._names_foreign and self._type(key) not in _NUMPYS
+        return self._names_foreign and self._type(key) not in NUMPYS
 
     def is_masked(self, key: Key) -> bool:
         """Whether a block is said to be masked."""
@@ -162,7 +160,7 @@ class Declared:
     @cached_property
     def _names_foreign(self) -> bool:
         """Whether any array is."""
-        return any(said.get("chunk_type") not in _NUMPYS for said in self._said)
+        return any(said.get("chunk_type") not in NUMPYS for said in self._said)
 
     @cached_property
     def most_bytes(self) -> float:

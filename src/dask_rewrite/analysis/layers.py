@@ -10,6 +10,8 @@ from dask.blockwise import Blockwise
 from dask.highlevelgraph import Layer, MaterializedLayer
 from toolz import functoolz
 
+#: What is said of NumPy's arrays; older versions of dask say nothing.
+NUMPYS = ("numpy.ndarray", None)
 _ARRAY = "dask.array.core.Array"
 
 

@@ -34,6 +34,7 @@ from dask_rewrite.lowering.fused_tasks import Recipe
 from dask_rewrite.lowering.fusion import REFUSAL, Cluster, find_clusters
 from dask_rewrite.lowering.key_names import mark_layers, name_clusters
 from dask_rewrite.lowering.layer_order import layer_order
+from dask_rewrite.lowering.overlap import nest_edges
 from dask_rewrite.lowering.references import References
 from dask_rewrite.lowering.resolve import TooDeep
 from dask_rewrite.lowering.sizes import OverBudget, check_size, over_limit
@@ -63,16 +64,16 @@ class Lowering:
         Bounds for fusion; see :func:`dask_rewrite.lowering.fusion.find_clusters`.
     annotated : bool
         Whether annotations are kept.
-    max_tasks : int
-        Raise `OverBudget` beyond so many tasks.
-    max_seconds : float
-        Raise `OverBudget` after so long.
+    max_tasks, max_seconds : int, float
+        Raise `OverBudget` beyond so many tasks, or after so long.
     shared : bool
         Whether others whom nobody knows may hold the same blocks; see `dask_rewrite.graph.graph.Graph`.
     salt : str
         Goes into the names of inner tasks, so that other options give other names.
     assume : bool
         Whether passes may rely on what collections declare.
+    small : int
+        Bytes of blocks whose edges go into the tasks that join them with their neighbours (`map_overlap`).
     """
 
     def __init__(
@@ -91,16 +92,14 @@ class Lowering:
         shared: bool = False,
         salt: str = "",
         assume: bool = True,
+        small: int = 0,
     ) -> None:
         self.references = References(hlg, outputs, annotated, shared)
         self.columns = Columns(self.references)
-        self.remarks = remarks
-        self.fuse, self.fold = fuse, fold
-        self.max_inputs, self.max_loads = max_inputs, max_loads
-        self.max_tasks = max_tasks
+        self.remarks, self.max_tasks = remarks, max_tasks
+        self.fuse, self.fold, self.max_inputs, self.max_loads = fuse, fold, max_inputs, max_loads
         self.deadline = perf_counter() + max_seconds
-        self.salt = salt
-        self.assume = assume
+        self.salt, self.assume, self.small = salt, assume, small
         self.nodes: Nodes = {}
         self.annotations: dict[Key, dict[str, Any]] = {}
         self.held: dict[Key, Any] = {}  # futures that stand in the graph as values
@@ -128,6 +127,8 @@ class Lowering:
         clusters = self._clusters(order, users)
         if not refs.shared:
             name_clusters(refs, clusters.values(), users)
+        if self.small and self.fuse and not refs.shared and self.remarks.unlimited:
+            nest_edges(refs.lazy.values(), refs.plans, refs.hlg, self.small)
         fused = sum(len(c.members) - 1 for c in clusters.values())
         if fused:
             self.remarks.applied("fuse-blockwise", None, f"layers into their consumers: {fused}", fused)

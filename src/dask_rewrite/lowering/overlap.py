@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Container, Iterable
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any, TypeGuard
 
-from dask._task_spec import TaskRef
+import numpy as np
+from dask._task_spec import Task, TaskRef
 from dask.array.core import concatenate_shaped
-from dask.highlevelgraph import Layer
+from dask.highlevelgraph import HighLevelGraph, Layer
 from dask.layers import ArrayOverlapLayer
 from dask.typing import Key
 
-from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task
+from dask_rewrite.analysis.layers import NUMPYS, is_unknown, said_of
+from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task, needs_of
 
 _FULL = slice(None, None, None)
 #: Along one axis: the number that dask's key holds, the block it comes from, and its part.
@@ -31,6 +34,8 @@ class OverlapBlocks:
 
     def __init__(self, layer: ArrayOverlapLayer) -> None:
         self.annotations = layer.annotations
+        self.nests = False  #: edges of blocks stand in the task that joins them
+        self.largest = prod(inf if is_unknown(sizes) else max(sizes) for sizes in layer.chunks)
         self.source: str = layer.name
         self.getitem = f"getitem-{layer.token}"
         self.axes: list[list[list[_Neighbour]]] = [
@@ -67,7 +72,7 @@ class OverlapBlocks:
         """The tasks for one output block: a concatenation of its neighbours' edges."""
         around = [axis[i] for axis, i in zip(self.axes, key[1:])]
         made: dict[Any, Any] = {}
-        parts: list[TaskRef] = []
+        parts: list[TaskRef | Task] = []
         for neighbours in product(*around):
             part = (self.getitem, *[where for where, _, _ in neighbours])
             source = (self.source, *[i for _, i, _ in neighbours])
@@ -75,14 +80,26 @@ class OverlapBlocks:
             if all(edge is _FULL for edge in index):
                 parts.append(TaskRef(source))
                 continue
-            args = (TaskRef(source), index)
-            made[part] = make_task(part, operator.getitem, args, NO_KWARGS, frozenset((source,)))
+            args, needs = (TaskRef(source), index), frozenset((source,))
+            if self.nests:
+                parts.append(make_task(None, operator.getitem, args, NO_KWARGS, needs))
+                continue
+            made[part] = make_task(part, operator.getitem, args, NO_KWARGS, needs)
             parts.append(TaskRef(part))
-        deps = frozenset([ref.key for ref in parts])
+        deps = needs_of(parts)
         listed = cast_to(list, None, tuple(parts), deps)
         shape = tuple([len(neighbours) for neighbours in around])
         made[key] = make_task(key, concatenate_shaped, (listed, shape), NO_KWARGS, deps)
         return made
+
+
+def nest_edges(lazy: Iterable[Any], plans: Container[str], hlg: HighLevelGraph, small: int) -> None:
+    """Let edges of small blocks that Blockwise layers make stand in the tasks that join them."""
+    for blocks in lazy:
+        if isinstance(blocks, OverlapBlocks) and not blocks.annotations and blocks.source in plans:
+            said = said_of(hlg.layers.get(blocks.source))
+            if said is not None and said.get("chunk_type") in NUMPYS:
+                blocks.nests = blocks.largest * np.dtype(said["dtype"]).itemsize <= small
 
 
 def _neighbours(i: int, count: int, depth: Any) -> list[_Neighbour]:

@@ -272,6 +272,8 @@ class References:
         layer = self.lazy[key[0]]
         if isinstance(layer, OverlapBlocks):
             made = layer.values(key)
+            if layer.nests:  # whole blocks are asked for before edges of others are
+                self.ref((layer.source, *key[1:]))
             self.flat.update(made)
             if layer.annotations and self.annotated:
                 self.flat_annotations.update(dict.fromkeys(made, layer.annotations))

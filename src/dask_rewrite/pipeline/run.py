@@ -27,6 +27,7 @@ from dask_rewrite.lowering.layer_order import as_layers
 from dask_rewrite.lowering.lower import Lowering
 from dask_rewrite.lowering.sizes import OverBudget, tasks_of
 from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.fuse_small import FuseSmall
 from dask_rewrite.pipeline.callbacks import Callback, Checkpoint, Printing, Tracing, Verifying, watchers
 from dask_rewrite.pipeline.final_names import data_keys, settle_names
 from dask_rewrite.pipeline.one_by_one import Pipeline, warn_of
@@ -189,6 +190,7 @@ def _lowered(
         shared=shared,
         salt=_salt(selection, context, fuse),
         assume=options.assume == "declared",
+        small=next((each.max_bytes for each in selection.passes if isinstance(each, FuseSmall)), 0),
     )
     try:
         graph = lowering.run()
