@@ -23,6 +23,7 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 from dask._expr import FinalizeCompute
+from dask.array.lib.stride_tricks import sliding_window_view
 from dask.base import collections_to_expr
 from distributed.protocol import deserialize, serialize, to_serialize
 from distributed.scheduler import _materialize_graph
@@ -42,6 +43,10 @@ def load(block_id: Any = None) -> Any:
 
 def load_cube(block_id: Any = None) -> Any:
     return np.arange(64.0).reshape(4, 4, 4) + sum(block_id)
+
+
+def load_long(block_id: Any = None) -> Any:
+    return np.arange(31.0 * 64).reshape(31, 8, 8) + sum(block_id)
 
 
 def step(block: Any) -> Any:
@@ -108,6 +113,13 @@ def several(n: int) -> Any:
     return x.mean(), x.std(axis=0), stepped(x).max(axis=1), x[::5].sum()
 
 
+def rolling(n: int) -> Any:
+    """Means over windows of seven, which dask cuts into nine parts for each block."""
+    chunks = ((31,) * n, (8,) * n, (8,) * n)
+    x = da.map_blocks(load_long, chunks=chunks, dtype=float, meta=np.empty((0, 0, 0)))
+    return sliding_window_view(x, 7, axis=0).mean(axis=-1)
+
+
 def pieces(n: int) -> Any:
     x = plane(n)
     return da.block([[x, x.T], [x[::-1], stepped(x)]]).sum(axis=0)
@@ -124,6 +136,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Any], int]] = {
     "rechunk": (lambda n: stepped(plane(n).rechunk((40, 4))).rechunk((4, 40)).sum(axis=0), 70),
     "one overlap": (lambda n: da.map_overlap(step, plane(n), depth=1, dtype=float).mean(axis=0), 60),
     "five overlaps": (halos, 40),
+    "rolling mean": (rolling, 12),
     "diff": (lambda n: da.diff(plane(n), axis=0).max(), 100),
     "roll": (lambda n: (lambda x: (da.roll(x, 1, 0) - x).std())(plane(n)), 100),
     "strided": (lambda n: stepped(plane(n))[::2, 1::3].mean(axis=1), 100),

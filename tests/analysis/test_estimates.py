@@ -11,7 +11,7 @@ from dask._task_spec import convert_legacy_graph
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.analysis.declared import Declared
-from dask_rewrite.analysis.estimates import estimate
+from dask_rewrite.analysis.estimates import believed, estimate
 from dask_rewrite.analysis.facts import Facts
 from helpers import assert_same_as_stock, distinct
 
@@ -67,6 +67,15 @@ def test_a_list_weighs_what_its_parts_are_said_to() -> None:
     assert sizes(facts, "some") == (24, 192)
     assert estimate(facts, "one that nobody knows") is None
     assert facts.of("some") is None
+
+
+def test_tasks_of_a_list_are_not_looked_at_where_its_parts_are_declared() -> None:
+    x = distinct((8, 6), (3, 3)).map_blocks(unknown)
+    facts, asked = estimates(x)
+    facts.tell_list("some", [(x.name, i, 0) for i in range(3)])
+    assert believed(facts, "some") is None  # no block
+    assert sizes(facts, "some") == (24, 192)
+    assert not asked
 
 
 def test_facts_that_were_found_go_before_declarations() -> None:

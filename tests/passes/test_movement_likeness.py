@@ -16,6 +16,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dask_rewrite.passes.movement.likeness import Likeness
 from dask_rewrite.passes.movement.read import Reader
+from dask_rewrite.passes.movement.written_alike import WrittenAlike
 from helpers import assert_same_as_stock, distinct, switched_on, tasks_of
 
 
@@ -58,11 +59,43 @@ def used_apart() -> Any:
     return [x[:, 3:], x.blocks[1] * 2, x.blocks[2], da.roll(x, 3, axis=0)]
 
 
-PROGRAMS = [rolling, there_and_back, many_times, overlapping_parts, padded, mixed_types, used_apart]
+def rolling_of_unknown() -> Any:
+    """Blocks of which only sizes are declared, split and joined with parts of their neighbours."""
+    x = da.map_blocks(lambda block: block, distinct((40, 12, 8), (10, 6, 4)))
+    return sliding_window_view(x, 7, axis=0).mean(axis=-1)
+
+
+PROGRAMS = [
+    rolling,
+    rolling_of_unknown,
+    there_and_back,
+    many_times,
+    overlapping_parts,
+    padded,
+    mixed_types,
+    used_apart,
+]
 
 
 def made(program: Any) -> Any:
     return program(3) if program is rolling else program()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_written_as_one_by_one(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made(program)
+    outputs = found if isinstance(found, list) else [found]
+    alike = [tasks_of(output) for output in outputs]
+    monkeypatch.setattr(WrittenAlike, "task", lambda *_: None)
+    for output, tasks in zip(outputs, alike, strict=True):
+        assert list(map(repr, tasks_of(output).values())) == list(map(repr, tasks.values()))
+
+
+def test_most_joins_are_written_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered: list[Any] = []
+    monkeypatch.setattr(WrittenAlike, "remember", lambda self, name, *_: remembered.append(name))
+    tasks_of(rolling_of_unknown())
+    assert len(set(remembered)) < len(remembered) / 2
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

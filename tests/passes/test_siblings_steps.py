@@ -14,12 +14,46 @@ from dask._task_spec import List, Task, TaskRef
 from dask.array import chunk
 
 import dask_rewrite
+from dask_rewrite.config import Options
 from dask_rewrite.graph.graph import Graph
+from dask_rewrite.passes.context import Context
+from dask_rewrite.passes.siblings.together import Together
+from dask_rewrite.passes.site import Site
 from helpers import assert_same_as_stock
 from passes import test_fuse_small, test_siblings
 
 #: Rows of each block, an odd number: some pairs of rows lie in two blocks. A row has 32 kB.
 ROWS, BLOCKS, WIDTH = 31, 6, 4_000
+
+
+class Counted(dict[Any, Any]):
+    """A dict that counts how often it is asked."""
+
+    asked = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.asked += 1
+        return super().get(key, default)
+
+
+def test_what_waits_for_all_groups_is_counted_once() -> None:
+    def asked(blocks: int) -> int:
+        parts = 4
+        nodes: dict[Any, Any] = {}
+        for i in range(blocks):
+            nodes["x", i] = Task(("x", i), np.full, (40, 40), float(i))
+            for j in range(parts):
+                nodes["y", i, j] = Task(("y", i, j), np.add, TaskRef(("x", i)), j)
+        nodes["all"] = Task("all", np.concatenate, List(*[TaskRef(key) for key in nodes if key[0] == "y"]))
+        graph = Graph(nodes, ("all",))
+        site = Site(graph, Context(options=Options.current()))
+        together = Together(site, {("x", i) for i in range(blocks)}, 65_536, 128)
+        together.nodes = counted = Counted(together.nodes)
+        together.run()
+        assert len(together.gone) == blocks * parts
+        return counted.asked
+
+    assert asked(200) < 2.2 * asked(100)
 
 
 def pairs(step: Any = np.add, between: int = 0) -> Graph:

@@ -55,10 +55,8 @@ class References:
     def __init__(
         self, hlg: HighLevelGraph, outputs: Sequence[Key], annotated: bool, shared: bool = False
     ) -> None:
-        self.hlg = hlg
-        self.outputs = outputs
-        self.annotated = annotated
-        self.shared = shared
+        self.hlg, self.outputs = hlg, outputs
+        self.annotated, self.shared = annotated, shared
         self.output_keys = set(outputs)
         self.output_names = set(map(layer_name, outputs))
         self.flat: dict[Key, Any] = {}  # all that is not Blockwise
