@@ -1,6 +1,6 @@
 """What it takes until the first task of a large graph can run, beside stock dask.
 
-    python -m benchmarks.time_to_start                  42 programs of some 10,000 to 150,000 tasks
+    python -m benchmarks.time_to_start                  43 programs of some 10,000 to 150,000 tasks
     python -m benchmarks.time_to_start --scale 0.3      the same with a tenth of the blocks
     python -m benchmarks.time_to_start roll percentile  those whose names have one of these words in them
 
