@@ -11,12 +11,15 @@ from dask_rewrite.tools.report import Report
 if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph
 
+    from dask_rewrite.analysis.memory.reads import Reads
     from dask_rewrite.graph.graph import Metrics
 
 __all__ = ["Report", "explain"]
 
 #: Larger graphs are not made into tasks for the sake of a report.
 _MEASURED = 200_000
+#: Graphs of more tasks are not made with dask's own optimizer as well, to see what it reads.
+_COMPARED = 20_000
 _NOT_ASKED = (
     "dask asks no optimizer for dataframes and expressions; compute dask_rewrite.optimize(x) instead of x"
 )
@@ -71,11 +74,27 @@ def explain(*collections: Any, nbytes: bool = False, forecast: bool = False) -> 
                 trace.steps[0] = replace(trace.steps[0], after=raw)
     report = Report(trace)
     report.built, report.sent = recorder.raw, rewritten
+    report.reads = _reads(collections, report)
     if forecast:
         from dask_rewrite.tools.forecast import forecast_of
 
         report.forecast = forecast_of(recorder.raw, expression_of(collections), rewritten)
     return report
+
+
+def _reads(collections: Any, report: Report) -> tuple[Reads | None, Reads | None]:
+    """What is read of files by dask's own graph, and by the one that is sent.
+
+    Of graphs of so many tasks dask's own is not made for that.
+    """
+    from dask._task_spec import convert_legacy_graph
+
+    from dask_rewrite.analysis.memory.reads import reads_in
+
+    after = reads_in(convert_legacy_graph(report.graph))
+    if after is None or report.before is None or report.before.tasks > _COMPARED:
+        return None, after
+    return reads_in(convert_legacy_graph(dict(expression_of(collections).__dask_graph__()))), after
 
 
 def _raw_metrics(graph: HighLevelGraph, nbytes: bool) -> Metrics:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dask.highlevelgraph import HighLevelGraph
     from dask.typing import Key
 
+    from dask_rewrite.analysis.memory.reads import Reads
     from dask_rewrite.graph.graph import Metrics
     from dask_rewrite.pipeline.trace import Step, Trace
     from dask_rewrite.remarks import Remark
@@ -48,6 +49,8 @@ class Report:
         ``"tasks"``, or ``"stock"`` where the graph is left to dask's own optimizer.
     forecast : Forecast or None
         How much memory computing takes, if that was asked for.
+    reads : tuple of Reads or None
+        What dask's own graph reads of files, and what is read now, where these tell their sizes.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -57,6 +60,7 @@ class Report:
         self.seconds: float = trace.seconds
         self.form: str = trace.form
         self.forecast: Forecast | None = None
+        self.reads: tuple[Reads | None, Reads | None] = (None, None)
         #: The graph as the program built it, and what dask sends, as an expression.
         self.built: HighLevelGraph | None = None
         self.sent: Any = None
@@ -85,6 +89,7 @@ class Report:
             "seconds": self.seconds,
             "before": None if self.before is None else asdict(self.before),
             "after": None if self.after is None else asdict(self.after),
+            "files": [None if reads is None else reads._asdict() for reads in self.reads],
             "steps": [asdict(step) for step in self.steps],
             "counts": [
                 {"rule": rule, "kind": kind, "count": count} for (rule, kind), count in self.counts.items()
@@ -143,7 +148,7 @@ class Report:
 
         drawn = self.after is None or self.after.tasks <= _DRAWN
         text = page(
-            self.headline,
+            "; ".join([self.headline, *self._files()]),
             html_table(*self.table),
             *passes_shown(self.before, self.steps),
             *graphs_shown(self.built, self.graph if drawn else {}),
@@ -155,7 +160,7 @@ class Report:
         return text
 
     def __repr__(self) -> str:
-        lines = [f"dask_rewrite: {self.headline}"]
+        lines = [f"dask_rewrite: {self.headline}", *self._files()]
         if self.steps:
             lines += ["", *text_table(*self.table)]
         if rows := self._remark_rows():
@@ -166,6 +171,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         parts = [f"<p><b>dask_rewrite</b>: {escape(self.headline)}</p>", html_table(*self.table)]
+        parts[1:1] = [f"<p>{escape(line)}</p>" for line in self._files()]
         if rows := self._remark_rows():
             parts += [
                 f"<details><summary>{sum(self.counts.values())} remarks</summary>",
@@ -191,6 +197,15 @@ class Report:
         if self.before.nbytes is not None and self.after.nbytes is not None:
             text += f", {_bytes_change(self.before.nbytes, self.after.nbytes)}"
         return text + end
+
+    def _files(self) -> list[str]:
+        """What is read of files, on a line of its own."""
+        before, after = self.reads
+        if after is None:
+            return []
+        own = after if before is None else before  # of large graphs dask's own is not made
+        changes = [f"{_bytes_change(*pair)} {name}" for name, *pair in zip(after._fields, own, after)]
+        return [f"files: {', '.join(changes)}{' (dask -> as sent)' if own != after else ''}"]
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:
