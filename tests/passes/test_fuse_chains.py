@@ -14,7 +14,7 @@ import dask_rewrite
 from dask_rewrite.graph.graph import Graph, Origin
 from dask_rewrite.passes.context import Context
 from dask_rewrite.passes.fuse_chains import FuseChains
-from helpers import assert_same, assert_same_as_stock, switched_on, tasks_of
+from helpers import assert_same, assert_same_as_stock, distinct, switched_on, tasks_of
 
 
 def gathered(steps: int, sources: int) -> da.Array:
@@ -95,3 +95,11 @@ def test_what_is_wanted_under_a_second_name_stays() -> None:
     assert set(wanted.nodes) == {"x", ("b", 0), ("d", 0)}
     shared = Graph(dict(nodes), (("d", 0),), origin=Origin(shared=True))
     assert FuseChains().run(shared, Context()).nodes.keys() >= {("b", 0), ("c", 0)}
+
+
+def test_a_list_that_all_share_is_no_reason_to_wait() -> None:
+    """Positions that a row of blocks is taken by are data: a block and what is taken of it are one task."""
+    x = distinct((768, 768), 96).map_blocks(lambda block: block + 1)
+    y = x[np.arange(0, 768, 3)]
+    assert len(tasks_of(y.sum(axis=0))) <= 100  # with tasks of their own for 64 blocks, 163
+    assert_same_as_stock(y, y.sum(axis=0))

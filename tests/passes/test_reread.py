@@ -196,7 +196,7 @@ def test_random_blocks_are_drawn_again_from_their_seed() -> None:
 
 def test_cheap_work_is_repeated_with_the_read() -> None:
     stored = cube()
-    y = (stored.x.astype("f4") * 2)[:, ::2]
+    y = (stored.x.astype("f4") * 2)[:, 1:]
     with reading_again(reassociate=False):
         assert read_again(*anomaly(y)) == TIMES // STEP
         stored.reset()

@@ -11,12 +11,13 @@ from typing import Any, TypeGuard
 import numpy as np
 from dask._task_spec import Task, TaskRef
 from dask.array.core import concatenate_shaped
-from dask.highlevelgraph import HighLevelGraph, Layer
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from dask.layers import ArrayOverlapLayer
 from dask.typing import Key
 
+from dask_rewrite.analysis.knowledge.loading import file_of
 from dask_rewrite.analysis.layers import NUMPYS, is_unknown, said_of
-from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, make_task, needs_of
+from dask_rewrite.graph.nodes import NO_KWARGS, cast_to, literal, make_task, needs_of
 
 _FULL = slice(None, None, None)
 #: Along one axis: the number that dask's key holds, the block it comes from, and its part.
@@ -94,12 +95,24 @@ class OverlapBlocks:
 
 
 def nest_edges(lazy: Iterable[Any], plans: Container[str], hlg: HighLevelGraph, small: int) -> None:
-    """Let edges of small blocks that Blockwise layers make stand in the tasks that join them."""
+    """Let edges of small blocks that Blockwise layers make stand in the tasks that join them.
+
+    Not where files are read: who needs less of a block reads less, which is seen from tasks of their own.
+    """
+    if any(map(_is_file, hlg.layers.values())):
+        return
     for blocks in lazy:
         if isinstance(blocks, OverlapBlocks) and not blocks.annotations and blocks.source in plans:
             said = said_of(hlg.layers.get(blocks.source))
             if said is not None and said.get("chunk_type") in NUMPYS:
                 blocks.nests = blocks.largest * np.dtype(said["dtype"]).itemsize <= small
+
+
+def _is_file(layer: Layer) -> bool:
+    if not isinstance(layer, MaterializedLayer) or len(layer) != 1:
+        return False
+    (value,) = layer.values()
+    return file_of(literal(value)) is not None
 
 
 def _neighbours(i: int, count: int, depth: Any) -> list[_Neighbour]:

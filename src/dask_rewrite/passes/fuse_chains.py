@@ -215,9 +215,12 @@ def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, 
     """The one producer that has waited for all that its consumer waits for: together they start no later."""
     if len(deps) > MOST_INPUTS:
         return []
-    for dep in deps:
+    waits = frozenset([dep for dep in deps if type(nodes.get(dep)) is not DataNode])  # data are there
+    for dep in waits:
         if users[dep] == 1:  # all others have a second user: what comes before this one
-            late = deps - {dep}
+            late = waits - {dep}
+            if not late:
+                return [dep]
             key = dep
             for _ in range(_LOOK_BACK):
                 below = nodes.get(key)

@@ -109,11 +109,23 @@ def _along_axis(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Call]:
 
 
 def _quantiles(
-    func: Any, a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: Any = False
+    func: Any,
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    method: Any = "linear",
+    keepdims: Any = False,
+    weights: Any = None,
+    interpolation: Any = None,
 ) -> Any:
     """One quantile, or several along a first axis."""
-    fact, levels = array(a), array(q)
-    if fact is None or levels is None or axis is None or levels.ndim > 1 or fact.dtype.kind not in "iuf":
+    fact, levels = array(a), array(np.asarray(q) if type(q) is list else q)
+    if fact is None or axis is None or fact.dtype.kind not in "iuf":
+        return None
+    if (levels is None and type(q) is not float) or (levels is not None and levels.ndim > 1):
+        return None
+    if weights is not None or interpolation is not None:
         return None
     shape, count = reduced(fact.shape, axis, bool(keepdims))
     axes = axes_of(axis, fact.ndim)
@@ -121,20 +133,27 @@ def _quantiles(
         return None
     # Which way dask's own goes depends on the place and on the length of the axis: at most a thousand.
     tried = tuple([min(n, 1001) if i in axes else 1 for i, n in enumerate(fact.shape)])
-    dtype = _quantile_type(func, tried, fact.dtype, levels.ndim, levels.dtype, axes, method)
-    return Fact((*levels.shape, *shape), dtype)
+    several, level = ((), None) if levels is None else (levels.shape, levels.dtype)
+    return Fact(
+        (*several, *shape), _quantile_type(func, tried, fact.dtype, len(several), level, axes, method)
+    )
 
 
 @lru_cache(maxsize=1024)
 def _quantile_type(
     func: Any, shape: Any, dtype: Any, several: int, level: Any, axes: Any, method: Any
 ) -> np.dtype[Any]:
-    made = func(np.ones(shape, dtype), np.full((1,) * several, 0.5, level), axis=axes, method=method)
+    levels = 0.5 if level is None else np.full((1,) * several, 0.5, level)
+    made = func(np.ones(shape, dtype), levels, axis=axes, method=method)
     found: np.dtype[Any] = made.dtype
     return found
 
 
-_NANQUANTILE = of_dask(reductions, "_custom_nanquantile")
+#: Of quantiles; the last one is dask's own of older versions.
+_QUANTILES = (
+    *(np.quantile, np.nanquantile),
+    *(of_dask(reductions, "_custom_nanquantile"), of_dask(reductions, "_custom_quantile")),
+)
 _READERS = (
     *(np.bincount, np.unique, np.nonzero, np.flatnonzero, np.argwhere, np.lexsort, np.argpartition),
     *(np.count_nonzero, np.allclose, np.array_equal, np.gradient, np.interp, np.cov, np.corrcoef, np.average),
@@ -180,5 +199,5 @@ HARMLESS: dict[Callable[..., Any], Known] = {
     np.sort: Known(_sorted),
     np.argsort: Known(_arg_sorted),
     np.searchsorted: Known(_searched),
-    **{func: reads(func, partial(_quantiles, func)) for func in (np.quantile, np.nanquantile, _NANQUANTILE)},
+    **{func: reads(func, partial(_quantiles, func)) for func in _QUANTILES},
 }

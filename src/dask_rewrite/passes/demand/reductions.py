@@ -89,15 +89,15 @@ def _lanes(call: Call, box: Box, axis: int) -> Narrowed:
 
 def _quantiles(call: Call, box: Box) -> Narrowed | None:
     """``np.quantile`` along axes: an axis of several quantiles comes first."""
-    block, levels, *rest = call.args
-    value = call.value(levels)
+    block, *rest = call.args
+    levels = call.value(rest[0] if rest else call.kwargs["q"])
     shape, axis = call.block(block), call.kwargs.get("axis")
-    several = np.ndim(value) if type(value) is not Fact else value.ndim
-    if rest or axis is None:
+    several = levels.ndim if type(levels) is Fact else np.ndim(levels)
+    if len(rest) > 1 or axis is None:
         return None
     kept = box[several:]
     part = _over(kept, axis, bool(call.kwargs.get("keepdims", False)), shape)
-    return Narrowed((*whole(call.shape[:several]), *kept), [Part(block, part), levels])
+    return Narrowed((*whole(call.shape[:several]), *kept), [Part(block, part), *rest])
 
 
 def _gradient(call: Call, box: Box) -> Narrowed:
@@ -118,7 +118,10 @@ _POSITIONS = (np.argmax, np.argmin, np.nanargmax, np.nanargmin, *POSITIONS)
 _SUMS = (np.sum, np.prod, np.nansum, np.nanprod, np.mean, np.nanmean, np.std, np.var, np.nanstd, np.nanvar)
 _MEDIANS = (np.median, np.nanmedian)
 _LARGEST = (of_dask(chunk, "topk"), of_dask(chunk, "topk_aggregate"))
-_QUANTILES = (np.quantile, np.nanquantile, of_dask(reductions, "_custom_nanquantile"))
+_QUANTILES = (
+    *(np.quantile, np.nanquantile),
+    *(of_dask(reductions, "_custom_nanquantile"), of_dask(reductions, "_custom_quantile")),
+)
 _GRADIENT = of_dask(routines, "_gradient_kernel")
 _METHODS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
 _SCANS = (np.cumsum, np.cumprod, np.nancumsum, np.nancumprod)

@@ -190,5 +190,5 @@ def _groups(key: Key, tasks: Sequence[Task], site: Site, takes: Takes, parts: in
 
 
 def _meet(one: Box, other: Box) -> bool:
-    """Whether two boxes have elements in common."""
-    return all(a < d and c < b for (a, b), (c, d) in zip(one, other))
+    """Whether two boxes lie within each other's ends."""
+    return all(a < d and c < b for (a, b, *_), (c, d, *_) in zip(one, other))
