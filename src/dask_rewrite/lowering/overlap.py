@@ -99,13 +99,13 @@ def nest_edges(lazy: Iterable[Any], plans: Container[str], hlg: HighLevelGraph, 
 
     Not where files are read: who needs less of a block reads less, which is seen from tasks of their own.
     """
-    if any(map(_is_file, hlg.layers.values())):
+    overlaps = [blocks for blocks in lazy if isinstance(blocks, OverlapBlocks) and not blocks.annotations]
+    if not overlaps or any(map(_is_file, hlg.layers.values())):
         return
-    for blocks in lazy:
-        if isinstance(blocks, OverlapBlocks) and not blocks.annotations and blocks.source in plans:
-            said = said_of(hlg.layers.get(blocks.source))
-            if said is not None and said.get("chunk_type") in NUMPYS:
-                blocks.nests = blocks.largest * np.dtype(said["dtype"]).itemsize <= small
+    for blocks in overlaps:
+        said = said_of(hlg.layers.get(blocks.source)) if blocks.source in plans else None
+        if said is not None and said.get("chunk_type") in NUMPYS:
+            blocks.nests = blocks.largest * np.dtype(said["dtype"]).itemsize <= small
 
 
 def _is_file(layer: Layer) -> bool:

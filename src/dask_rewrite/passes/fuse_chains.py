@@ -215,7 +215,8 @@ def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, 
     """The one producer that has waited for all that its consumer waits for: together they start no later."""
     if len(deps) > MOST_INPUTS:
         return []
-    waits = frozenset([dep for dep in deps if type(nodes.get(dep)) is not DataNode])  # data are there
+    # nobody waits for lists of positions; blocks of arrays in memory may have a way to go
+    waits = frozenset([dep for dep in deps if type(dep) is tuple or type(nodes.get(dep)) is not DataNode])
     for dep in waits:
         if users[dep] == 1:  # all others have a second user: what comes before this one
             late = waits - {dep}
@@ -224,12 +225,10 @@ def _waited_for(deps: Deps, nodes: Mapping[Key, GraphNode], users: Mapping[Key, 
             key = dep
             for _ in range(_LOOK_BACK):
                 below = nodes.get(key)
-                if below is None:
-                    return []
-                late = late - below.dependencies
+                late = late if below is None else late - below.dependencies
                 if not late:
                     return [dep]
-                if len(below.dependencies) != 1:
+                if below is None or len(below.dependencies) != 1:
                     return []
                 (key,) = below.dependencies
             return []
