@@ -31,8 +31,8 @@ PARTS = ("lint", "docs", "package", "doctest", "test", "examples", "oldest", "be
 BEYOND = ("python314", "development")
 #: Parts of one process.
 ALONE = ("lint", "docs", "package", "doctest", "examples")
-#: A command that hangs is stopped after this; the longest takes ten minutes, twice that on slow machines.
-MINUTES = 40
+#: A command that hangs is stopped after this; the longest takes twenty minutes, twice that on slow machines.
+MINUTES = 55
 
 
 @dataclass

@@ -248,6 +248,22 @@ def test_memory_goes_before_reads(chunks: Any, held: int, wanted: int) -> None:
     assert after == wanted
 
 
+def test_chunks_are_decoded_again_along_the_axis_whose_neighbours_come_last() -> None:
+    """Columns are summed up one after the other: chunks between two of them would wait for a whole one."""
+    source = stored()
+
+    def program(v: da.Array) -> da.Array:
+        return v.map_blocks(mean_free, dtype="f8").sum(axis=0)
+
+    with stock():
+        before, expected = source.gets(program, (30, 30))
+    for held, wanted in ((200 * 20 * 8 * 2, 100), (2000 * 8, 130), (1, 169)):
+        with switched_on(**{"rewrite.options": {"align-reads": {"max-held": held}}}, scheduler="sync"):
+            after, found = source.gets(program, (30, 30))
+        assert_same(found, expected)
+        assert (before, after) == (169, wanted), held
+
+
 def test_large_blocks_are_put_together_only_where_that_saves_much() -> None:
     """A copy of 5 MB for each thread: too much for a sixth of the chunks, not for half of them."""
     z = zarr.zeros((1200, 1200), chunks=(200, 200), dtype="f8")

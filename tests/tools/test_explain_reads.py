@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import h5py
 import numpy as np
@@ -65,6 +66,17 @@ def test_nothing_is_said_where_nothing_is_read() -> None:
     report = dask_rewrite.explain(da.ones((8, 8), chunks=4).sum(), da.from_array(np.arange(8), chunks=4))
     assert report.reads == (None, None)
     assert "files:" not in repr(report)
+
+
+def test_of_arrays_that_delayed_calls_use() -> None:
+    """Of their blocks dask makes tasks within tasks, and of their files as well."""
+    array = zarr.create_array({}, shape=(100, 100), chunks=(10, 10), dtype="f8")
+    made = dask.delayed(np.sum)(da.from_array(array, chunks=(15, 15)))
+    before, after = dask_rewrite.explain(made).reads
+    assert before is not None
+    assert after is not None
+    assert before.read == after.read == 80_000
+    assert before.decoded > after.decoded
 
 
 @pytest.mark.parametrize("limit", [50, 1_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -183,14 +184,23 @@ class AlignReads:
     def _cut(self, edit: Edit, boxes: list[Box], context: Context) -> int | None:
         """Cut into units that do not fill the memory: how many chunks are decoded, None if nothing fits."""
         file, remarks = edit.file, context.remarks
-        room = self._room(boxes, file, context)
-        for first in range(len(file.chunks)):  # what lies across the leading axes mostly waits longest
-            edit.cut(boxes, first)
+        room, axes = self._room(boxes, file, context), range(len(file.chunks))
+        fitting = []
+        # what lies across the leading axes mostly waits longest; across others, where columns are summed up
+        for apart in (axes[:0], *[axes[:i] for i in axes[1:]], *[axes[i:] for i in axes[1:]]):
+            edit.cut(boxes, apart)
             if sum(map(edit.count, boxes)) > 8 * self.max_units * len(boxes):
                 remarks.missed(self.name, file.key, _TOO_MANY)
                 return None
             decoded, held = edit.hold(boxes)
             if held <= room and not edit.asks_more(boxes):
-                return decoded
-        remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
-        return None
+                fitting.append((decoded, apart))
+                if not apart:
+                    break
+        if not fitting:
+            remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
+            return None
+        decoded, apart = min(fitting, key=itemgetter(0))
+        edit.cut(boxes, apart)
+        edit.hold(boxes)
+        return decoded

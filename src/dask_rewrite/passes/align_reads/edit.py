@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain, pairwise, product
 from math import prod
 from typing import Any, TypeAlias
@@ -73,9 +73,9 @@ class Edit:
         """A read of a box."""
         return under(key, self.file.read(TaskRef(self.file.key), index_of(box)), True)
 
-    def cut(self, boxes: Sequence[Box], first: int = 0) -> None:
-        """Settle where units begin and end: along the file's chunks from the axis ``first`` on."""
-        self._cuts = cuts(boxes, self.file.chunks, self.file.source.shape, first)
+    def cut(self, boxes: Sequence[Box], apart: Collection[int] = ()) -> None:
+        """Settle where units begin and end: along the file's chunks, but for the axes ``apart``."""
+        self._cuts = cuts(boxes, self.file.chunks, self.file.source.shape, apart)
         self._pieces: dict[tuple[int, tuple[int, ...]], tuple[Ranges, tuple[int, ...]]] = {}
 
     def hold(self, boxes: Sequence[Box]) -> tuple[int, int]:

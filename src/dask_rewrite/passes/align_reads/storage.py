@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise, product
 from math import prod
 
@@ -31,11 +31,11 @@ def distinct(boxes: Iterable[Box], chunks: Sequence[int]) -> int:
 
 
 def cuts(
-    boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int], aligned: int = 0
+    boxes: Sequence[Box], chunks: Sequence[int], shape: Sequence[int], apart: Collection[int] = ()
 ) -> list[list[int]]:
     """Where to cut each axis, so that a chunk that lies in two boxes stands alone, and no chunk is cut.
 
-    Axes before the axis ``aligned`` are cut where boxes end, and chunks with them.
+    The axes ``apart`` are cut where boxes end, and chunks with them.
 
     >>> cuts([((20, 150),), ((150, 300),)], (100,), (300,))
     [[20, 100, 200, 300]]
@@ -43,7 +43,7 @@ def cuts(
     found = []
     for axis, (chunk, length) in enumerate(zip(chunks, shape)):
         ends = {end for box in boxes for end in box[axis]}
-        if axis < aligned:
+        if axis in apart:
             found.append(sorted(ends))
             continue
         places = {end // chunk * chunk for end in ends} | {-(-end // chunk) * chunk for end in ends}
