@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -246,6 +247,34 @@ def test_memory_goes_before_reads(chunks: Any, held: int, wanted: int) -> None:
     assert_same(found, expected)
     assert after <= before
     assert after == wanted
+
+
+def test_unknown_functions_are_given_blocks_of_their_own() -> None:
+    """Some take contiguous blocks only; others write into them, as may those of another array of the file."""
+    array = stored(dtype="i8").array
+
+    def digest(block: Any) -> Any:
+        return np.full((1, 1), zlib.crc32(block))
+
+    def doubled(block: Any) -> Any:
+        block *= 2
+        return block
+
+    def program() -> Any:
+        u, v, w = (da.from_array(array, chunks=chunks) for chunks in (10, 5, 4))
+        return (
+            u.map_blocks(digest, chunks=((1,) * 20,) * 2, dtype="i8"),
+            v.map_blocks(doubled, dtype="i8"),
+            w.map_blocks(doubled, dtype="i8").T,
+        )
+
+    with stock():
+        expected = dask.compute(*program(), scheduler="sync")
+    with switched_on(scheduler="sync"):
+        found = dask.compute(*program())
+        (alone,) = dask.compute(program()[0])
+    assert_same(found, expected)
+    assert_same(alone, expected[0])
 
 
 def test_chunks_are_decoded_again_along_the_axis_whose_neighbours_come_last() -> None:

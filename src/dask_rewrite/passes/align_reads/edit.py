@@ -167,8 +167,11 @@ class Edit:
             self.nodes[key] = self.read(key, self._tight.get(unit, unit))
         return key
 
-    def _text(self, box: Box, units: Sequence[Box]) -> Text:
-        """What gives a box, from units where these are shared: the same for boxes that lie alike."""
+    def _text(self, box: Box, units: Sequence[Box], copied: bool) -> Text:
+        """What gives a box, from units where these are shared: the same for boxes that lie alike.
+
+        Not a part of a unit itself, if it is ``copied``: somebody may write into it, or ask how it lies.
+        """
         own = tuple([self._times[unit] == 1 for unit in units])
         if all(own):
             return self._read
@@ -176,26 +179,26 @@ class Edit:
         needed = [self._tight.get(unit, unit) for unit in units]
         tight = needed if self._tight else ()  # else the pieces say where units lie
         seen = [(a - c, b - c) for unit in tight for (a, b), (c, _) in zip(unit, box)]
-        alike = own, tuple(seen), *[places for _, places in pieces]
+        alike = copied, own, tuple(seen), *[places for _, places in pieces]
         text = self._texts.get(alike)
         if text is None:
             counts = [len(ranges) for ranges, _ in pieces]
-            text = self._texts[alike] = text_of(self.file, box, needed, counts, own)
+            text = text_of(self.file, box, needed, counts, own)
+            if copied and text.made.func is operator.getitem:
+                text = text._replace(made=operation(np.array, (text.made,), {"order": "C"}))
+            self._texts[alike] = text
         return text
 
     def block(self, key: Key, box: Box) -> Task:
         """A block that was read, or made of reads, from units."""
         units = self._units(box)
-        text = self._text(box, units)
+        text = self._text(box, units, not self.site.read_only(key))
         if text is self._read:
             return self.read(key, box)
         values = self._values(text, box, units)
         if text.made.func is pipe:
             return called(key, text.made, values, bool(text.runs))
-        made = with_values(text.made, values)
-        if made.func is operator.getitem and not self.site.read_only(key):
-            made = operation(np.array, (made,), {"order": "C"})
-        return under(key, made)
+        return under(key, with_values(text.made, values))
 
     def around(self, key: Key, box: Box) -> Task:
         """A task that reads among other things, from units, or with a read of another box.
@@ -206,7 +209,9 @@ class Edit:
             If it cannot be read.
         """
         units = [] if self._moved else self._units(box)
-        text = self._read if self._moved else self._text(box, units)
+        effect = self.site.effect(key)
+        copied = effect == "unknown" or (effect == "view" and not self.site.read_only(key))
+        text = self._read if self._moved else self._text(box, units, copied)
         node: Any = self.site.graph.nodes[key]
         made, keys = self._with_text(node, text, self.file.indexes[key])
         if made is None:
