@@ -362,4 +362,4 @@ def test_explain_error_of_a_killed_worker(on: None) -> None:
 
 def test_what_is_no_exception_is_named() -> None:
     with pytest.raises(TypeError, match=r"explain_error\(error\): expected an exception, got None"):
-        dask_rewrite.explain_error(None)  # type: ignore[arg-type]
+        dask_rewrite.explain_error(None)  # type: ignore[arg-type] # the wrong type is what is tried

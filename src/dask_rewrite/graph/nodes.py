@@ -11,6 +11,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from dask._expr import ProhibitReuse
 from dask._task_spec import (
     Alias,
     DataNode,
@@ -35,6 +36,9 @@ _NO_COROUTINES = frozenset([BuiltinFunctionType, np.ufunc, type(np.sum), Compose
 args_of, func_of, key_of = attrgetter("args"), attrgetter("func"), attrgetter("key")
 kwargs_of, producer_of = attrgetter("kwargs"), attrgetter("_data_producer")
 dependencies_of, value_of = attrgetter("_dependencies"), attrgetter("value")
+
+#: What dask wraps tasks in that must not share their key with another.
+MARKER = ProhibitReuse._identity
 
 NO_DEPS: Deps = frozenset()
 NO_KWARGS: dict[str, Any] = {}

@@ -17,8 +17,17 @@ from dask.utils import is_namedtuple_instance
 from toolz import concat
 
 from dask_rewrite.graph.kinds import ATOM, CONTAINER, FUTURE, KINDS, LEGACY_KINDS, NODE, RAW, REF, TUPLE
-from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, cast_to, make_container, make_task, renamed
-from dask_rewrite.lowering.resolve import DEPTH_LIMIT, MARKER, Resolver, TooDeep
+from dask_rewrite.graph.nodes import (
+    MARKER,
+    NO_DEPS,
+    NO_KWARGS,
+    Deps,
+    cast_to,
+    make_container,
+    make_task,
+    renamed,
+)
+from dask_rewrite.lowering.resolve import DEPTH_LIMIT, Resolver, TooDeep
 
 _NO_ITEMS = Dict()
 

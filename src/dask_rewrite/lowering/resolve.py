@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dask._expr import ProhibitReuse
 from dask._task_spec import Alias, DataNode, GraphNode, NestedContainer, Task, TaskRef, _execute_subgraph
 from dask.typing import Key
 
@@ -13,9 +12,6 @@ from dask_rewrite.graph.kinds import ALIAS, ITEMS, KINDS, NODE, RAW, REF
 from dask_rewrite.graph.nesting import check_depth
 from dask_rewrite.graph.nodes import NO_DEPS, NO_KWARGS, Deps, make_container, make_task
 from dask_rewrite.lowering.references import References
-
-#: What dask wraps tasks in that must not share their key with another.
-MARKER = ProhibitReuse._identity
 
 
 class TooDeep(Exception):

@@ -27,12 +27,11 @@ from dask.utils import is_namedtuple_instance
 from toolz import identity
 
 from dask_rewrite.graph.kinds import is_call
-from dask_rewrite.graph.nodes import NO_KWARGS, call_with_dict, is_coroutine
+from dask_rewrite.graph.nodes import MARKER, NO_KWARGS, call_with_dict, is_coroutine
 from dask_rewrite.graph.program import Step, operation, straight_line
 from dask_rewrite.graph.templates import frame_of
 from dask_rewrite.lowering.convert import Converter
 from dask_rewrite.lowering.references import References
-from dask_rewrite.lowering.resolve import MARKER
 
 #: Nesting that is left inside one step.
 STEP_DEPTH = 8

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask import _expr
 from dask._task_spec import Task, TaskRef, _execute_subgraph
 from dask.typing import Key
 
@@ -14,10 +13,7 @@ from dask_rewrite.analysis.knowledge.loading import LOADING_IDS
 from dask_rewrite.analysis.knowledge.stored import decoded, taken
 from dask_rewrite.analysis.memory.calls import calls_of, reaches_out
 from dask_rewrite.graph.by_identity import ByIdentity
-from dask_rewrite.graph.nodes import literal
-
-#: Through which dask hands data and tasks that delayed calls use, so that nobody else does.
-_HANDED = getattr(getattr(_expr, "ProhibitReuse", None), "_identity", None)
+from dask_rewrite.graph.nodes import MARKER, literal
 
 
 class Reads(NamedTuple):
@@ -60,7 +56,7 @@ def reads_in(nodes: Mapping[Key, Any]) -> Reads | None:
             source, index = call.args[0], literal(call.args[1])
             if type(source) is TaskRef:
                 source = fused.get(source.key, nodes.get(source.key))
-            if type(source) is Task and source.func is _HANDED:
+            if type(source) is Task and source.func is MARKER:
                 (source,) = source.args
             source = literal(source)
             nbytes = None if isinstance(source, np.ndarray) else taken(source, index)

@@ -194,9 +194,9 @@ class AlignReads:
                 return None
             decoded, held = edit.hold(boxes)
             if held <= room and not edit.asks_more(boxes):
-                fitting.append((decoded, apart))
                 if not apart:
-                    break
+                    return decoded
+                fitting.append((decoded, apart))
         if not fitting:
             remarks.missed(self.name, file.key, "chunks that lie in two blocks would fill the memory")
             return None

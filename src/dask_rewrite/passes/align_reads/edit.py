@@ -167,11 +167,8 @@ class Edit:
             self.nodes[key] = self.read(key, self._tight.get(unit, unit))
         return key
 
-    def _text(self, box: Box, units: Sequence[Box], copied: bool) -> Text:
-        """What gives a box, from units where these are shared: the same for boxes that lie alike.
-
-        Not a part of a unit itself, if it is ``copied``: somebody may write into it, or ask how it lies.
-        """
+    def _text(self, key: Key, box: Box, units: Sequence[Box]) -> Text:
+        """What gives a task its box, from units where these are shared: the same for boxes that lie alike."""
         own = tuple([self._times[unit] == 1 for unit in units])
         if all(own):
             return self._read
@@ -179,6 +176,7 @@ class Edit:
         needed = [self._tight.get(unit, unit) for unit in units]
         tight = needed if self._tight else ()  # else the pieces say where units lie
         seen = [(a - c, b - c) for unit in tight for (a, b), (c, _) in zip(unit, box)]
+        copied = self._is_seen(key)
         alike = copied, own, tuple(seen), *[places for _, places in pieces]
         text = self._texts.get(alike)
         if text is None:
@@ -189,10 +187,15 @@ class Edit:
             self._texts[alike] = text
         return text
 
+    def _is_seen(self, key: Key) -> bool:
+        """Whether somebody may write into the box that a task reads, or ask how it lies in memory."""
+        effect = self.site.effect(key) if key in self.file.inside else "view"
+        return effect == "unknown" or (effect == "view" and not self.site.read_only(key))
+
     def block(self, key: Key, box: Box) -> Task:
         """A block that was read, or made of reads, from units."""
         units = self._units(box)
-        text = self._text(box, units, not self.site.read_only(key))
+        text = self._text(key, box, units)
         if text is self._read:
             return self.read(key, box)
         values = self._values(text, box, units)
@@ -209,9 +212,7 @@ class Edit:
             If it cannot be read.
         """
         units = [] if self._moved else self._units(box)
-        effect = self.site.effect(key)
-        copied = effect == "unknown" or (effect == "view" and not self.site.read_only(key))
-        text = self._read if self._moved else self._text(box, units, copied)
+        text = self._read if self._moved else self._text(key, box, units)
         node: Any = self.site.graph.nodes[key]
         made, keys = self._with_text(node, text, self.file.indexes[key])
         if made is None:
